@@ -1,0 +1,1 @@
+"""Capacity-prior catalog: schema, identity, resolution, importers, embedded data."""

@@ -1,0 +1,1 @@
+"""The ModelDeployment side of standalone mode: replicas, eligibility, retirement, drain."""

@@ -1,0 +1,35 @@
+"""Ground that every room stands on: clocks, quantities, metadata, redaction, small errors. Imports nothing of ours."""
+
+from controller.foundation.clock import Clock, ManualClock, ScaledClock, WallClock, monotonic, wall_now
+from controller.foundation.errors import FieldError, MdscalerError, OperationFailed, UsageError
+from controller.foundation.objects import KubeObject, ObjectMeta, OwnerReference, Resource, split_key
+from controller.foundation.quantity import QUANTITY_PATTERN, describe, format_quantity, parse_quantity
+from controller.foundation.redaction import REDACTED, redact
+from controller.foundation.timestamps import format_micro_time, format_time, parse_time
+
+__all__ = [
+    "QUANTITY_PATTERN",
+    "REDACTED",
+    "Clock",
+    "FieldError",
+    "KubeObject",
+    "ManualClock",
+    "MdscalerError",
+    "ObjectMeta",
+    "OperationFailed",
+    "OwnerReference",
+    "Resource",
+    "ScaledClock",
+    "UsageError",
+    "WallClock",
+    "describe",
+    "format_micro_time",
+    "format_quantity",
+    "format_time",
+    "monotonic",
+    "parse_quantity",
+    "parse_time",
+    "redact",
+    "split_key",
+    "wall_now",
+]

@@ -1,0 +1,1 @@
+"""Traffic shapes, scenarios, baseline autoscalers, oracle, replay."""

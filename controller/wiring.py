@@ -1,0 +1,1 @@
+"""Builds a running controller from `Settings`."""

@@ -1,0 +1,1 @@
+"""Admission: AdmissionReview, defaulting, validation, certificates."""
