@@ -1,8 +1,8 @@
 """The five arguments of a decision and its result: the types that cross this room's border.
 
 `decide(spec, capacity, state, observation, now) -> (state', decision)` is pure. Everything it needs arrives in these
-frozen values, and all of them are plain JSON through msgspec, so that a record of the five arguments replays to the same
-decision on another machine and another day. The state has a module of its own (`state`).
+frozen values, and all of them are plain JSON through msgspec, so that a record of the five arguments replays to the
+same decision on another machine and another day. The state has a module of its own (`state`).
 
 Units: tokens per second, seconds, requests, replicas. Times are model time, seconds since the Unix epoch.
 """
@@ -146,8 +146,8 @@ Capacity = dict[str, RoleCapacity]
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """A cumulative Prometheus histogram: `bounds` are the finite upper bounds in seconds, ascending; `cumulative` has one
-    more entry, the last being the count of the +Inf bucket."""
+    """A cumulative Prometheus histogram: `bounds` are the finite upper bounds in seconds, ascending; `cumulative` has
+    one more entry, the last being the count of the +Inf bucket."""
 
     bounds: tuple[float, ...]
     cumulative: tuple[float, ...]
@@ -155,7 +155,8 @@ class Histogram(msgspec.Struct, frozen=True):
 
 
 class MemberReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What one serving member reported. `None` means "not observed", never zero. Counters are cumulative and resettable."""
+    """What one serving member reported. `None` means "not observed", never zero. Counters are cumulative and
+    resettable."""
 
     running_requests: float | None = None
     waiting_requests: float | None = None
