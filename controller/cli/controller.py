@@ -25,17 +25,23 @@ def controller(
     kubeconfig: Annotated[
         str | None,
         typer.Option(
-            help="Path of a kubeconfig. Default: $KUBECONFIG, then the in-cluster service account, then ~/.kube/config.",
+            help="Path of a kubeconfig. Default: $KUBECONFIG, then the in-cluster
+            service account,
+            then ~/.kube/config.",
             rich_help_panel=_CONNECTION,
         ),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="Context of the kubeconfig. Default: its current one.", rich_help_panel=_CONNECTION)
+        str | None,
+        typer.Option(help="Context of the kubeconfig. Default: its current one.", rich_help_panel=_CONNECTION),
     ] = None,
     namespace: Annotated[
         list[str] | None,
         typer.Option(
-            "--namespace", "-n", help="Namespace to serve; give it again for more. Default: all.", rich_help_panel=_CONNECTION
+            "--namespace",
+            "-n",
+            help="Namespace to serve; give it again for more. Default: all.",
+            rich_help_panel=_CONNECTION,
         ),
     ] = None,
     leader_elect: Annotated[
@@ -49,10 +55,13 @@ def controller(
     ] = "model-deployment-scaler",
     lease_namespace: Annotated[
         str | None,
-        typer.Option(help="Namespace of the Lease. Default: $POD_NAMESPACE, else `default`.", rich_help_panel=_ELECTION),
+        typer.Option(
+            help="Namespace of the Lease. Default: $POD_NAMESPACE, else `default`.", rich_help_panel=_ELECTION
+        ),
     ] = None,
     lease_duration: Annotated[
-        float, typer.Option(help="Seconds that others wait before they take an unrenewed Lease.", rich_help_panel=_ELECTION)
+        float,
+        typer.Option(help="Seconds that others wait before they take an unrenewed Lease.", rich_help_panel=_ELECTION),
     ] = 15.0,
     renew_deadline: Annotated[
         float, typer.Option(help="Seconds without a renewal after which the leader stops.", rich_help_panel=_ELECTION)
@@ -65,32 +74,38 @@ def controller(
     ] = ":8080",
     health_bind_address: Annotated[
         str,
-        typer.Option(help="Where /healthz and /readyz listen: HOST:PORT, :PORT, or 0 for off.", rich_help_panel=_ENDPOINTS),
+        typer.Option(
+            help="Where /healthz and /readyz listen: HOST:PORT, :PORT, or 0 for off.", rich_help_panel=_ENDPOINTS
+        ),
     ] = ":8081",
     workers: Annotated[
         int, typer.Option(min=1, max=256, help="Scalers reconciled at the same time.", rich_help_panel=_OPERATION)
     ] = 4,
     scrape_timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds an engine has to answer with its metrics.", rich_help_panel=_OPERATION)
+        float,
+        typer.Option(min=0.1, help="Seconds an engine has to answer with its metrics.", rich_help_panel=_OPERATION),
     ] = 5.0,
     record: Annotated[
         Path | None,
-        typer.Option(help="Directory for decision records, which `mdscaler decide` replays.", rich_help_panel=_OPERATION),
+        typer.Option(
+            help="Directory for decision records, which `mdscaler decide` replays.", rich_help_panel=_OPERATION
+        ),
     ] = None,
     grace_period: Annotated[
         float, typer.Option(min=0.0, help="Seconds an orderly stop may take after SIGTERM.", rich_help_panel=_OPERATION)
     ] = 25.0,
-    log_format: Annotated[LogFormat, typer.Option(help="How log lines look.", rich_help_panel=_OPERATION)] = LogFormat.JSON,
-    log_level: Annotated[
-        str, typer.Option(help=f"One of {', '.join(LEVELS)}.", rich_help_panel=_OPERATION)
-    ] = "info",
+    log_format: Annotated[
+        LogFormat, typer.Option(help="How log lines look.", rich_help_panel=_OPERATION)
+    ] = LogFormat.JSON,
+    log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.", rich_help_panel=_OPERATION)] = "info",
     clock_epoch: Annotated[float, typer.Option(hidden=True)] = 0.0,
     clock_factor: Annotated[float, typer.Option(hidden=True)] = 1.0,
 ) -> int:
-    """Run the autoscaler: watch ModelDeploymentScalers, sample their engines, decide, and write the targets of Active ones.
+    """Run the autoscaler: watch ModelDeploymentScalers, sample their engines, decide, and write the targets of Active
+    ones.
 
-    SIGTERM stops it in order within the grace period; a second signal stops it at once. Exit status 1 when leadership or
-    a watch is lost: the Deployment starts it again.
+    SIGTERM stops it in order within the grace period; a second signal stops it at once. Exit status 1 when leadership
+    or a watch is lost: the Deployment starts it again.
     """
     if log_level not in LEVELS:
         raise UsageError(f"--log-level: {log_level!r} is not one of {', '.join(LEVELS)}")

@@ -1,4 +1,5 @@
-"""`mdscaler decide FILE`: what this version decides from recorded arguments, and whether it is what was decided then."""
+"""`mdscaler decide FILE`: what this version decides from recorded arguments, and whether it is what was decided
+then."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from controller.scaling import Decision
 
 
 def decide_file(
-    file: Annotated[Path, typer.Argument(help="Decision records, one JSON object a line; written by controller --record.")],
+    file: Annotated[
+        Path, typer.Argument(help="Decision records, one JSON object a line; written by controller --record.")
+    ],
     last: Annotated[int, typer.Option(min=1, help="Only the last N records.")] = 1,
     output: OutputOption = Output.TEXT,
 ) -> int:
@@ -33,7 +36,9 @@ def decide_file(
         same = decision == record.decision
         differing += not same
         if output is Output.JSON:
-            typer.echo(msgspec.json.encode({"scaler": record.scaler, "decision": decision, "asRecorded": same}).decode())
+            typer.echo(
+                msgspec.json.encode({"scaler": record.scaler, "decision": decision, "asRecorded": same}).decode()
+            )
         else:
             typer.echo(_describe(record, decision, same=same))
     return 1 if differing else 0

@@ -1,6 +1,7 @@
 """How this process is watched and run: logs, metrics, health, endpoints, order of start and stop."""
 
 from controller.operations.health import Check, Health, Probe, Verdict
+from controller.operations.kube_metrics import KubeMetrics, QueueMetrics
 from controller.operations.lifecycle import Component, Lifecycle
 from controller.operations.logging import LEVELS, LogFormat, configure_logging, get_logger, hide
 from controller.operations.metrics import ReconcileMetrics, ScalerMetrics, register_build_info
@@ -11,10 +12,12 @@ __all__ = [
     "Check",
     "Component",
     "Health",
+    "KubeMetrics",
     "Lifecycle",
     "LogFormat",
     "OperationsServer",
     "Probe",
+    "QueueMetrics",
     "ReconcileMetrics",
     "ScalerMetrics",
     "Verdict",

@@ -14,10 +14,6 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-# client-go: ExponentialBuckets(1e-6, 10, 10)
-_QUEUE_BUCKETS = tuple(10.0**exponent for exponent in range(-6, 4))
-# client-go's rest_client_request_duration_seconds
-_REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 # controller-runtime's controller_runtime_reconcile_time_seconds, thinned
 _RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _SCRAPE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

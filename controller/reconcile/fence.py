@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.api import ANNOTATION_BOUND_BY, ANNOTATION_TERM, ANNOTATION_WRITTEN, format_bound_by, format_written
+from controller.api import BOUND_BY_ANNOTATION, TERM_ANNOTATION, WRITTEN_ANNOTATION, format_bound_by, format_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ def fence_patch(
         {"op": "test", "path": "/metadata/uid", "value": target_uid},
         {
             "op": "test",
-            "path": _annotation(ANNOTATION_BOUND_BY),
+            "path": _annotation(BOUND_BY_ANNOTATION),
             "value": format_bound_by(holding.scaler_name, holding.scaler_uid),
         },
-        {"op": "test", "path": _annotation(ANNOTATION_TERM), "value": str(holding.term)},
+        {"op": "test", "path": _annotation(TERM_ANNOTATION), "value": str(holding.term)},
     ]
     for name in sorted(wanted):
         role = places[name]
@@ -69,22 +69,22 @@ def fence_patch(
         }
         for name in sorted(wanted)
     )
-    operations.append({"op": "add", "path": _annotation(ANNOTATION_WRITTEN), "value": format_written(written)})
+    operations.append({"op": "add", "path": _annotation(WRITTEN_ANNOTATION), "value": format_written(written)})
     return operations
 
 
 def claim_patch(resource_version: str, holding: Holding) -> dict[str, Any]:
     """Acquire, raise or take over: the same patch."""
     annotations = {
-        ANNOTATION_BOUND_BY: format_bound_by(holding.scaler_name, holding.scaler_uid),
-        ANNOTATION_TERM: str(holding.term),
+        BOUND_BY_ANNOTATION: format_bound_by(holding.scaler_name, holding.scaler_uid),
+        TERM_ANNOTATION: str(holding.term),
     }
     return {"metadata": {"resourceVersion": resource_version, "annotations": annotations}}
 
 
 def release_patch(resource_version: str) -> dict[str, Any]:
     """Give the target back. The term stays, so that an old write in flight can never fit again."""
-    return {"metadata": {"resourceVersion": resource_version, "annotations": {ANNOTATION_BOUND_BY: None}}}
+    return {"metadata": {"resourceVersion": resource_version, "annotations": {BOUND_BY_ANNOTATION: None}}}
 
 
 def _annotation(name: str) -> str:
