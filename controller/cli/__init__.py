@@ -60,5 +60,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(message: str, status: int) -> int:
-    print(f"mdscaler: {message}", file=sys.stderr)  # noqa: T201
+    print(f"mdscaler: {message}", file=sys.stderr)
     return status

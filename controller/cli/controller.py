@@ -25,9 +25,7 @@ def controller(
     kubeconfig: Annotated[
         str | None,
         typer.Option(
-            help="Path of a kubeconfig. Default: $KUBECONFIG, then the in-cluster
-            service account,
-            then ~/.kube/config.",
+            help="Path of a kubeconfig. Default: $KUBECONFIG, then the Pod's service account, then ~/.kube/config.",
             rich_help_panel=_CONNECTION,
         ),
     ] = None,
@@ -101,11 +99,11 @@ def controller(
     clock_epoch: Annotated[float, typer.Option(hidden=True)] = 0.0,
     clock_factor: Annotated[float, typer.Option(hidden=True)] = 1.0,
 ) -> int:
-    """Run the autoscaler: watch ModelDeploymentScalers, sample their engines, decide, and write the targets of Active
-    ones.
+    """Run the autoscaler: watch ModelDeploymentScalers, sample their engines, decide, and write the targets of
+    Active ones.
 
-    SIGTERM stops it in order within the grace period; a second signal stops it at once. Exit status 1 when leadership
-    or a watch is lost: the Deployment starts it again.
+    SIGTERM stops it in order within the grace period; a second signal stops it at once. Exit status 1 when
+    leadership or a watch is lost: the Deployment starts it again.
     """
     if log_level not in LEVELS:
         raise UsageError(f"--log-level: {log_level!r} is not one of {', '.join(LEVELS)}")

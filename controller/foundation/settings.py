@@ -32,18 +32,14 @@ class LeaderElectionSettings:
             )
         if not self.renew_deadline_seconds > _JITTER_FACTOR * self.retry_period_seconds > 0:
             raise UsageError(
-                f"--renew-deadline ({self.renew_deadline_seconds:g} s) must be longer
-                than {_JITTER_FACTOR} × --retry-period " f"({self.retry_period_seconds:g} s), and the
-                retry period
-                positive"
+                f"--renew-deadline ({self.renew_deadline_seconds:g} s) must be longer than {_JITTER_FACTOR} × "
+                f"--retry-period ({self.retry_period_seconds:g} s), and the retry period positive"
             )
 
 
-@dataclass(frozen=True,
-slots=True)
+@dataclass(frozen=True, slots=True)
 class ClockSettings:
-    """Model time = epoch + factor × (wall − epoch). A factor of 1 is the wall
-    clock."""
+    """Model time = epoch + factor × (wall − epoch). A factor of 1 is the wall clock."""
 
     epoch_seconds: float = 0.0
     factor: float = 1.0

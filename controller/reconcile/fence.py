@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.api import BOUND_BY_ANNOTATION, TERM_ANNOTATION, WRITTEN_ANNOTATION, format_bound_by, format_written
+from controller.api import BoundBy, format_written
+from controller.api.contract import BOUND_BY_ANNOTATION, TERM_ANNOTATION, WRITTEN_ANNOTATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def fence_patch(
         {
             "op": "test",
             "path": _annotation(BOUND_BY_ANNOTATION),
-            "value": format_bound_by(holding.scaler_name, holding.scaler_uid),
+            "value": str(BoundBy(holding.scaler_name, holding.scaler_uid)),
         },
         {"op": "test", "path": _annotation(TERM_ANNOTATION), "value": str(holding.term)},
     ]
@@ -73,12 +74,15 @@ def fence_patch(
     return operations
 
 
-def claim_patch(resource_version: str, holding: Holding) -> dict[str, Any]:
-    """Acquire, raise or take over: the same patch."""
-    annotations = {
-        BOUND_BY_ANNOTATION: format_bound_by(holding.scaler_name, holding.scaler_uid),
+def claim_patch(resource_version: str, holding: Holding, *, acquired: bool) -> dict[str, Any]:
+    """Raise our own binding, or acquire or take over (`acquired`): then the counts that an earlier holder wrote are no
+    baseline for telling foreign writes, and are dropped."""
+    annotations: dict[str, str | None] = {
+        BOUND_BY_ANNOTATION: str(BoundBy(holding.scaler_name, holding.scaler_uid)),
         TERM_ANNOTATION: str(holding.term),
     }
+    if acquired:
+        annotations[WRITTEN_ANNOTATION] = None
     return {"metadata": {"resourceVersion": resource_version, "annotations": annotations}}
 
 

@@ -1,8 +1,8 @@
 """From a target and its Pods to what a decision needs to know of each role. Pure.
 
-Labels alone prove nothing: a Pod counts only when the target controls it. A replica is Ready when every one of its members
-is; it serves when it is Ready, eligible and not being retired. A replica beyond the declared count is on its way out: what
-it still serves is demand, but it is no capacity.
+Labels alone prove nothing: a Pod counts only when the target controls it. A replica is Ready when every one of its
+members is; it serves when it is Ready, eligible and not being retired. A replica beyond the declared count is on its
+way out: what it still serves is demand, but it is no capacity.
 
 How long a start took is measured on this controller's clock from the first sight of the Pod; a foreign timestamp serves
 only where this process saw no start.
@@ -22,7 +22,7 @@ class Sighting:
 
     first_seen: float
     ready_since: float | None
-    started_before: bool  # it was Ready when first seen: its start was not watched
+    was_ready: bool  # it has been Ready at some time: becoming Ready again is no start-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RoleView:
 def update_sightings(
     known: Mapping[str, Sighting], pods: Iterable[Pod], now: float
 ) -> tuple[dict[str, Sighting], dict[str, float]]:
-    """The sightings with these Pods, without those that are gone; and the start-ups that ended now: Pod UID → seconds."""
+    """The sightings with these Pods and no others, and the start-ups that ended now (Pod UID → seconds)."""
     seen: dict[str, Sighting] = {}
     startups: dict[str, float] = {}
     for pod in pods:
@@ -71,15 +71,14 @@ def update_sightings(
         before = known.get(uid)
         if before is None:
             since = _not_later(pod.ready_since, now) if pod.ready else None
-            seen[uid] = Sighting(now, since, started_before=pod.ready)
+            seen[uid] = Sighting(now, since, was_ready=pod.ready)
             if since is not None and pod.created_at is not None and pod.created_at <= since:
                 startups[uid] = since - pod.created_at
         elif not pod.ready:
-            seen[uid] = before if before.ready_since is None else Sighting(before.first_seen, None, before.started_before)
+            seen[uid] = Sighting(before.first_seen, None, before.was_ready)
         elif before.ready_since is None:
-            seen[uid] = Sighting(before.first_seen, now, before.started_before)
-            # A Pod that was Ready before and is again has not started: its containers restarted or its probe failed.
-            if not before.started_before and uid not in startups and _first_start(before):
+            seen[uid] = Sighting(before.first_seen, now, was_ready=True)
+            if not before.was_ready:
                 startups[uid] = now - before.first_seen
         else:
             seen[uid] = before
@@ -149,10 +148,6 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
 def _answers(pod: Pod) -> bool:
     """Of a replica with several members only the leader serves metrics and requests."""
     return pod.member_index in (0, None)
-
-
-def _first_start(sighting: Sighting) -> bool:
-    return sighting.ready_since is None and not sighting.started_before
 
 
 def _not_later(moment: float | None, now: float) -> float:
