@@ -6,6 +6,7 @@ the `scaling.worker.gpustack.ai` keys are ours. None of them may ever change its
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 from controller.foundation import Resource
@@ -79,6 +80,22 @@ MAX_REPLICAS: Final = 1024
 DEFAULT_GRACE_SECONDS: Final = 30
 
 ROLE_NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+class RoleKind(StrEnum):
+    """What a role does with a request."""
+
+    SERVER = "Server"
+    PREFILL = "Prefill"
+    DECODE = "Decode"
+    ENCODE = "Encode"
+
+
+class EngineName(StrEnum):
+    """The engines of the contract; older objects spell them in lower case."""
+
+    VLLM = "vLLM"
+    SGLANG = "SGLang"
 
 
 def identity_annotation(role: str) -> str:

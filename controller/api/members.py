@@ -47,6 +47,8 @@ class Member:
     max_length: int = 0
     min_items: int = 0
     max_items: int = 0
+    options: tuple[str, ...] = ()  # the values allowed by the schema where the type is an open string
+    required: bool = False  # required by the schema though the reader tolerates its absence
     keys: tuple[str, ...] = ()  # JSON names of the members that identify an element of a list
     later: str = ""  # a default that takes effect only when planning: never stored, so that "unset" stays visible
     rules: tuple[CelRule, ...] = ()

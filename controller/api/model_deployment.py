@@ -16,25 +16,16 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from controller.api.contract import MAX_REPLICAS, MODEL_DEPLOYMENTS, ROLE_NAME_PATTERN, SERVING_PORT
+from controller.api.contract import (
+    MAX_REPLICAS,
+    MODEL_DEPLOYMENTS,
+    ROLE_NAME_PATTERN,
+    SERVING_PORT,
+    EngineName,
+    RoleKind,
+)
 from controller.api.members import ApiStruct, CelRule, Member, RawQuantity
 from controller.foundation import ObjectMeta, parse_quantity, parse_time
-
-
-class RoleKind(StrEnum):
-    """What a role does with a request."""
-
-    SERVER = "Server"
-    PREFILL = "Prefill"
-    DECODE = "Decode"
-    ENCODE = "Encode"
-
-
-class EngineName(StrEnum):
-    """The engines of the contract; older objects spell them in lower case."""
-
-    VLLM = "vLLM"
-    SGLANG = "SGLang"
 
 
 class RetirementState(StrEnum):
@@ -104,14 +95,14 @@ class LocalRef(ApiStruct, frozen=True, kw_only=True):
 class Model(ApiStruct, frozen=True, kw_only=True):
     """The model that is served."""
 
-    name: Annotated[str, Member("The served name of the model.", min_length=1, max_length=253)] = ""
+    name: Annotated[str, Member("The served name of the model.", min_length=1, max_length=253, required=True)] = ""
     artifact_ref: Annotated[LocalRef | None, Member("ModelArtifact that holds the weights.")] = None
 
 
 class Engine(ApiStruct, frozen=True, kw_only=True):
     """The inference engine."""
 
-    name: Annotated[str, Member("vLLM or SGLang.", min_length=1, max_length=64)] = ""
+    name: Annotated[str, Member("vLLM or SGLang.", options=tuple(EngineName), required=True)] = ""
     version: Annotated[str, Member("Version of the engine; builds the image tag.", max_length=64)] = ""
     image: Annotated[str, Member("Image of the engine.", max_length=512)] = ""
 
@@ -135,7 +126,7 @@ class RolePort(ApiStruct, frozen=True, kw_only=True):
     """A port of a role; the first one serves."""
 
     port: Annotated[int, Member("Number of the port.", at_least=1, at_most=65535)] = SERVING_PORT
-    protocol: Annotated[str, Member("TCP, UDP or SCTP.", max_length=8)] = "TCP"
+    protocol: Annotated[str, Member("Protocol of the port.", options=("TCP", "UDP", "SCTP"))] = "TCP"
 
 
 class RoleResources(ApiStruct, frozen=True, kw_only=True):
@@ -165,14 +156,16 @@ class Role(ApiStruct, frozen=True, kw_only=True):
     """One role of a ModelDeployment: replicas of one shape."""
 
     name: Annotated[str, Member("Name of the role.", min_length=1, max_length=63, pattern=ROLE_NAME_PATTERN)] = ""
-    kind: Annotated[str, Member("Server, Prefill, Decode or Encode.", min_length=1, max_length=32)] = RoleKind.SERVER
+    kind: Annotated[str, Member("What the role does with a request.", options=tuple(RoleKind))] = RoleKind.SERVER
     replicas: Annotated[int, Member("Serving instances.", at_least=1, at_most=MAX_REPLICAS)] = 1
     size: Annotated[int, Member("Pods of one replica; they share their fate.", at_least=1, at_most=64)] = 1
     instance_type: Annotated[str, Member("InstanceType of the Pods.", max_length=253)] = ""
     accelerator_type: Annotated[str, Member("The later name of instanceType.", max_length=253)] = ""
     resources: Annotated[RoleResources | None, Member("What one Pod asks for.")] = None
     image: Annotated[str, Member("Image; wins over the engine's.", max_length=512)] = ""
-    image_pull_policy: Annotated[str, Member("When the image is pulled.", max_length=16)] = ""
+    image_pull_policy: Annotated[
+        str, Member("When the image is pulled.", options=("Always", "IfNotPresent", "Never"))
+    ] = ""
     ports: Annotated[
         tuple[RolePort, ...] | None,
         Member("Ports; the first one serves.", max_items=16, keys=("port", "protocol")),
@@ -229,7 +222,10 @@ class Role(ApiStruct, frozen=True, kw_only=True):
 class Router(ApiStruct, frozen=True, kw_only=True):
     """The router in front of the roles."""
 
-    name: Annotated[str, Member("llm-d-router, vllm-router or sglang-gateway.", min_length=1, max_length=64)] = ""
+    name: Annotated[
+        str,
+        Member("Which router.", options=("llm-d-router", "vllm-router", "sglang-gateway"), required=True),
+    ] = ""
     replicas: Annotated[int | None, Member("Router Pods.", at_least=1, at_most=MAX_REPLICAS, later="1")] = None
     image: Annotated[str, Member("Image of the router.", max_length=512)] = ""
     extra_args: Annotated[
@@ -245,16 +241,33 @@ class Router(ApiStruct, frozen=True, kw_only=True):
 class KvTransfer(ApiStruct, frozen=True, kw_only=True):
     """How a prefill replica hands its cache over."""
 
-    protocol: Annotated[str, Member("Auto, TCP, RDMA, EFA, CANN or ROCM.", max_length=16)] = ""
+    protocol: Annotated[str, Member("Transport.", options=("Auto", "TCP", "RDMA", "EFA", "CANN", "ROCM"))] = ""
 
 
 class ModelDeploymentSpec(ApiStruct, frozen=True, kw_only=True):
     """What shall be served."""
 
-    model: Annotated[Model, Member("The model.")] = msgspec.field(default_factory=Model)
-    engine: Annotated[Engine, Member("The engine.")] = msgspec.field(default_factory=Engine)
+    model: Annotated[Model, Member("The model.", required=True)] = msgspec.field(default_factory=Model)
+    engine: Annotated[Engine, Member("The engine.", required=True)] = msgspec.field(default_factory=Engine)
     roles: Annotated[
-        tuple[Role, ...] | None, Member("Roles; Server roles stand alone.", min_items=1, max_items=10, keys=("name",))
+        tuple[Role, ...] | None,
+        Member(
+            "Roles; Server roles stand alone.",
+            min_items=1,
+            max_items=10,
+            keys=("name",),
+            required=True,
+            rules=(
+                CelRule(
+                    rule="self.all(r, r.kind == 'Server') || !self.exists(r, r.kind == 'Server')",
+                    message="Server roles cannot be mixed with roles of another kind",
+                ),
+                CelRule(
+                    rule="['Prefill', 'Decode', 'Encode'].all(k, self.filter(r, r.kind == k).size() <= 1)",
+                    message="at most one role each of the kinds Prefill, Decode and Encode",
+                ),
+            ),
+        ),
     ] = None
     router: Annotated[Router | None, Member("Router in front of the roles.")] = None
     kv_transfer: Annotated[KvTransfer | None, Member("Hand-over of caches.")] = None
@@ -262,8 +275,6 @@ class ModelDeploymentSpec(ApiStruct, frozen=True, kw_only=True):
 
 class ServingEndpoints(ApiStruct, frozen=True, kw_only=True):
     """What the router knows of a role."""
-
-    RULES: ClassVar[tuple[CelRule, ...]] = ()
 
     state: Annotated[str, Member("Confirmed, NotConverged, Unknown or NotConfigured.", max_length=32)] = ""
     value: Annotated[int | None, Member("Endpoints that serve; only with Confirmed.", at_least=0)] = None

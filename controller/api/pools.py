@@ -117,6 +117,10 @@ class HubModel:
 class HubSource(ApiStruct, frozen=True, kw_only=True):
     """A repository of a hub; `repo` is the older spelling."""
 
+    RULES: ClassVar = (
+        CelRule(rule="has(self.repository) || has(self.repo)", message="repository is required, such as Qwen/Qwen3-8B"),
+    )
+
     repository: Annotated[str, Member("owner/name.", max_length=256)] = ""
     repo: Annotated[str, Member("Older spelling of repository.", max_length=256)] = ""
     revision: Annotated[str, Member("Branch, tag or commit.", max_length=255)] = ""
@@ -125,14 +129,14 @@ class HubSource(ApiStruct, frozen=True, kw_only=True):
 class ClaimSource(ApiStruct, frozen=True, kw_only=True):
     """Weights on a volume."""
 
-    claim_name: Annotated[str, Member("Name of the PersistentVolumeClaim.", max_length=253)] = ""
+    claim_name: Annotated[str, Member("Name of the PersistentVolumeClaim.", max_length=253, required=True)] = ""
     path: Annotated[str, Member("Path within the volume.", max_length=1024)] = ""
 
 
 class ImageSource(ApiStruct, frozen=True, kw_only=True):
     """Weights in an image."""
 
-    reference: Annotated[str, Member("Reference pinned by digest.", max_length=512)] = ""
+    reference: Annotated[str, Member("Reference pinned by digest.", max_length=512, required=True)] = ""
 
 
 class ArtifactSource(ApiStruct, frozen=True, kw_only=True):
@@ -157,7 +161,9 @@ class ArtifactSource(ApiStruct, frozen=True, kw_only=True):
 class ModelArtifactSpec(ApiStruct, frozen=True, kw_only=True):
     """Where the weights come from."""
 
-    source: Annotated[ArtifactSource, Member("Exactly one source.")] = msgspec.field(default_factory=ArtifactSource)
+    source: Annotated[ArtifactSource, Member("Exactly one source.", required=True)] = msgspec.field(
+        default_factory=ArtifactSource
+    )
 
 
 class ResolvedArtifact(ApiStruct, frozen=True, kw_only=True):

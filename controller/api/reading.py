@@ -109,7 +109,7 @@ def render_value(shape: Shape, value: object) -> object:
             seconds = cast("float", value)
             micro = shape.time_format is TimeFormat.MICROSECONDS and seconds != int(seconds)
             return format_micro_time(seconds) if micro else format_time(seconds)
-        case Form.ENUM:
+        case Form.STRING | Form.ENUM:
             return str(value)
         case _:
             return value

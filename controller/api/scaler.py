@@ -56,7 +56,7 @@ class MdsView(msgspec.Struct, frozen=True):
 
 
 class ModelDeploymentScaler(ApiStruct, frozen=True, kw_only=True):
-    """A ModelDeploymentScaler, understood."""
+    """Plans the replica counts of one ModelDeployment from engine metrics and, in Active mode, writes them."""
 
     metadata: ObjectMeta
     spec: Annotated[ScalerSpec, Member("What the scaler shall do.")]
@@ -80,7 +80,7 @@ def parse_spec(value: msgspec.Raw | bytes | object) -> tuple[ScalerSpec | None, 
         return None, [FieldError("spec", "is required: targetRef, roles and algorithm must be given")]
     partial, findings = read_exact(ScalerSpec, decoded, "spec")
     if partial is not None:
-        findings += spec_findings(partial)
+        findings += spec_findings(partial, frozenset(finding.path for finding in findings))
     return (None if findings else partial), sorted(set(findings))
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from controller.api.contract import MAX_REPLICAS, ROLE_NAME_PATTERN
+from controller.api.contract import MAX_REPLICAS, ROLE_NAME_PATTERN, RoleKind
 from controller.api.members import ApiStruct, CelRule, Member
 
 # The operator's webhook admits ten roles; a little room, and still a bound for the cost of CEL rules.
@@ -411,6 +411,59 @@ class Algorithm(ApiStruct, frozen=True, kw_only=True):
         CapacityPrior | None,
         Member("Ask for capacities from a catalog of measured profiles; may be empty. An explicit capacity wins."),
     ] = None
+
+    @property
+    def block(self) -> Proportional | TokenThroughput | Predictive | Adaptive | None:
+        """The block of the algorithm's own type."""
+        blocks = {
+            AlgorithmType.PROPORTIONAL: self.proportional,
+            AlgorithmType.TOKEN_THROUGHPUT: self.token_throughput,
+            AlgorithmType.PREDICTIVE: self.predictive,
+            AlgorithmType.ADAPTIVE: self.adaptive,
+        }
+        return blocks[self.type]
+
+    @property
+    def capacities(self) -> TokenThroughput | Adaptive | None:
+        """The block that holds capacities and latency targets; None for Proportional."""
+        block = self.block
+        if isinstance(block, Predictive):
+            return block.token_throughput
+        return block if isinstance(block, TokenThroughput | Adaptive) else None
+
+    def explicit_capacity(self, kind: str) -> Decimal | None:
+        """The explicit capacity of a role of this kind for the reactive part, tokens/s; None where it is not given.
+
+        Under Predictive the forecast's capacity serves where the reactive one is absent."""
+        block = self.block
+        forecast = _of_kind(block, _FORECAST_FIELDS, kind) if isinstance(block, Predictive) else None
+        reactive = _of_kind(self.capacities, _CAPACITY_FIELDS, kind)
+        return forecast if reactive is None else reactive
+
+    def explicit_forecast_capacity(self, kind: str) -> Decimal | None:
+        """The explicit capacity by which a forecast is divided, tokens/s; the reactive one where it is absent."""
+        block = self.block
+        forecast = _of_kind(block, _FORECAST_FIELDS, kind) if isinstance(block, Predictive) else None
+        return self.explicit_capacity(kind) if forecast is None else forecast
+
+
+# The field that holds the capacity of each kind of role; Encode has no token capacity.
+_CAPACITY_FIELDS = {
+    RoleKind.SERVER: "target_tokens_per_second",
+    RoleKind.PREFILL: "prefill_target_tokens_per_second",
+    RoleKind.DECODE: "decode_target_tokens_per_second",
+}
+_FORECAST_FIELDS = {
+    RoleKind.SERVER: "token_capacity_per_replica",
+    RoleKind.PREFILL: "prefill_token_capacity_per_replica",
+    RoleKind.DECODE: "decode_token_capacity_per_replica",
+}
+
+
+def _of_kind(block: object, fields: dict[RoleKind, str], kind: str) -> Decimal | None:
+    name = next((name for known, name in fields.items() if known == kind), None)
+    value = getattr(block, name, None) if name else None
+    return value if isinstance(value, Decimal) else None
 
 
 class ScalingPolicy(ApiStruct, frozen=True, kw_only=True):
