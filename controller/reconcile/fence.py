@@ -13,17 +13,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.api import BoundBy, format_written
-from controller.api.contract import BOUND_BY_ANNOTATION, TERM_ANNOTATION, WRITTEN_ANNOTATION
+from controller.api import (
+    BOUND_BY_ANNOTATION,
+    TERM_ANNOTATION,
+    WRITTEN_ANNOTATION,
+    BoundBy,
+    format_written,
+)
+from controller.kube import JsonPatch, Patch
+
+_ANNOTATIONS = "/metadata/annotations"
+_ROLES = "/spec/roles"
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCount:
-    """A role as the target declares it: its place in `spec.roles`, and its count, None where the object states none."""
+    """A role as the target declares it: its place in `spec.roles`, and its count."""
 
     index: int
     name: str
-    replicas: int | None
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,11 @@ class Holding:
     scaler_uid: str
     term: int
 
+    @property
+    def bound_by(self) -> str:
+        """The value of the annotation."""
+        return str(BoundBy(self.scaler_name, self.scaler_uid))
+
 
 def fence_patch(
     target_uid: str,
@@ -41,44 +55,29 @@ def fence_patch(
     declared: Sequence[DeclaredCount],
     wanted: Mapping[str, int],
     written: Mapping[str, int],
-) -> list[dict[str, Any]]:
-    """Operations that set `wanted` (role → count) if, and only if, nothing they rely on has moved.
+) -> Patch:
+    """A patch that sets `wanted` (role → count) if, and only if, nothing it relies on has moved.
 
     `written` are the counts the annotation will hold: every role of the scaler, changed or not. Raises KeyError when a
     wanted role is not declared.
     """
     places = {role.name: role for role in declared}
-    operations: list[dict[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": target_uid},
-        {
-            "op": "test",
-            "path": _annotation(BOUND_BY_ANNOTATION),
-            "value": str(BoundBy(holding.scaler_name, holding.scaler_uid)),
-        },
-        {"op": "test", "path": _annotation(TERM_ANNOTATION), "value": str(holding.term)},
-    ]
+    patch = JsonPatch().test("/metadata/uid", value=target_uid)
+    patch.test(_ANNOTATIONS, BOUND_BY_ANNOTATION, value=holding.bound_by)
+    patch.test(_ANNOTATIONS, TERM_ANNOTATION, value=str(holding.term))
     for name in sorted(wanted):
         role = places[name]
-        operations.append({"op": "test", "path": f"/spec/roles/{role.index}/name", "value": name})
-        operations.append({"op": "test", "path": f"/spec/roles/{role.index}/replicas", "value": role.replicas})
-    operations.extend(
-        # A count that the object does not state cannot be replaced by every server; `add` sets a member either way.
-        {
-            "op": "add" if places[name].replicas is None else "replace",
-            "path": f"/spec/roles/{places[name].index}/replicas",
-            "value": wanted[name],
-        }
-        for name in sorted(wanted)
-    )
-    operations.append({"op": "add", "path": _annotation(WRITTEN_ANNOTATION), "value": format_written(written)})
-    return operations
+        patch.test(_ROLES, role.index, "name", value=name).test(_ROLES, role.index, "replicas", value=role.replicas)
+    for name in sorted(wanted):
+        patch.replace(_ROLES, places[name].index, "replicas", value=wanted[name])
+    return patch.add(_ANNOTATIONS, WRITTEN_ANNOTATION, value=format_written(written)).build()
 
 
 def claim_patch(resource_version: str, holding: Holding, *, acquired: bool) -> dict[str, Any]:
     """Raise our own binding, or acquire or take over (`acquired`): then the counts that an earlier holder wrote are no
     baseline for telling foreign writes, and are dropped."""
     annotations: dict[str, str | None] = {
-        BOUND_BY_ANNOTATION: str(BoundBy(holding.scaler_name, holding.scaler_uid)),
+        BOUND_BY_ANNOTATION: holding.bound_by,
         TERM_ANNOTATION: str(holding.term),
     }
     if acquired:
@@ -89,7 +88,3 @@ def claim_patch(resource_version: str, holding: Holding, *, acquired: bool) -> d
 def release_patch(resource_version: str) -> dict[str, Any]:
     """Give the target back. The term stays, so that an old write in flight can never fit again."""
     return {"metadata": {"resourceVersion": resource_version, "annotations": {BOUND_BY_ANNOTATION: None}}}
-
-
-def _annotation(name: str) -> str:
-    return "/metadata/annotations/" + name.replace("~", "~0").replace("/", "~1")

@@ -48,16 +48,23 @@ def assess_foreign_writes(
     `write_time` is when the foreign manager last wrote (from managedFields), which makes the same write count once,
     also across a restart; where the object does not tell, the reversal is counted once while the difference lasts.
     """
+    if len(known) >= REVERSALS_BEFORE_HOLD:
+        # Only a person ends the hold; that nothing was reversed since we stopped writing proves nothing.
+        return ForeignWrites(_differences(written, declared), tuple(known), hold=True)
     window = max(_WINDOW_INTERVALS * interval_seconds, _WINDOW_FLOOR_SECONDS)
     recent = tuple(reversal for reversal in known if now - reversal.time <= window)
-    roles = {
-        name: (count, declared[name])
-        for name, count in sorted(written.items())
-        if name in declared and declared[name] != count
-    }
+    roles = _differences(written, declared)
     if roles:
         when = now if write_time is None else min(write_time, now)
         seen = any(abs(reversal.time - when) < 1.0 for reversal in recent) if write_time is not None else bool(recent)
         if not seen:
             recent = (*recent, Reversal(when, manager))[-REVERSALS_BEFORE_HOLD:]
     return ForeignWrites(roles, recent, len(recent) >= REVERSALS_BEFORE_HOLD)
+
+
+def _differences(written: Mapping[str, int], declared: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    return {
+        name: (count, declared[name])
+        for name, count in sorted(written.items())
+        if name in declared and declared[name] != count
+    }

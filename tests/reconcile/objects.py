@@ -17,7 +17,13 @@ def target(roles: list[dict[str, Any]], *, status: dict[str, Any] | None = None,
         ModelDeployment,
         orjson.dumps(
             {
-                "metadata": {"name": "chat", "namespace": "team", "uid": TARGET_UID, "resourceVersion": "7", **metadata},
+                "metadata": {
+                    "name": "chat",
+                    "namespace": "team",
+                    "uid": TARGET_UID,
+                    "resourceVersion": "7",
+                    **metadata,
+                },
                 "spec": {"model": {"name": "m"}, "engine": {"name": "vLLM"}, "roles": roles},
                 "status": status or {},
             }

@@ -56,3 +56,8 @@ WINDOWS = [
 def test_reversals_are_remembered_for_the_longer_of_ten_intervals_and_thirty_minutes(interval, age, count):
     known = (Reversal(NOW - age, "kubectl"),)
     assert len(_assess({"a": 2}, {"a": 1}, known, interval=interval, write_time=NOW - 1).reversals) == count
+
+
+def test_once_stopped_time_alone_does_not_start_it_again():
+    known = tuple(Reversal(NOW - 1000 - each, "argocd") for each in range(3))
+    assert _assess({"a": 2}, {"a": 2}, known, now=NOW + 86_400).hold

@@ -54,7 +54,10 @@ def test_an_aborted_retirement_keeps_its_replica_in_the_count():
 
 def test_what_a_leaving_replica_still_serves_is_read():
     view = _view(1, [pod(0), pod(1)])
-    assert [(member.replica, member.ready, member.serving) for member in view.members] == [("0", True, True), ("1", True, False)]
+    assert [(member.replica, member.ready, member.serving) for member in view.members] == [
+        ("0", True, True),
+        ("1", True, False),
+    ]
 
 
 def test_a_start_is_measured_from_the_first_sight_to_ready_on_our_clock():
