@@ -78,6 +78,7 @@ from controller.api.contract import (
     RoleKind,
     identity_annotation,
 )
+from controller.api.crds import KINDS, crds_as_yaml, model_deployment_crd, render_crds, scaler_crd
 from controller.api.decoding import UndecodableObject, decode_view
 from controller.api.model_deployment import (
     ConditionView,
@@ -94,6 +95,7 @@ from controller.api.model_deployment import (
 from controller.api.pods import EndpointProblem, MetricsEndpoint, Pod
 from controller.api.pools import ConfigMap, Hub, HubModel, InstanceType, ModelArtifact, Node
 from controller.api.reading import render
+from controller.api.reference import api_reference
 from controller.api.scaler import MdsView, ModelDeploymentScaler, parse_spec, parse_status, render_scaler
 from controller.api.scaler_spec import (
     Adaptive,
@@ -160,6 +162,7 @@ __all__ = [
     "INSTANCE_LABEL",
     "INSTANCE_TYPES",
     "INTERNAL_ENGINE_PORT",
+    "KINDS",
     "LEASES",
     "MAIN_CONTAINER",
     "MANAGED_BY",
@@ -266,12 +269,15 @@ __all__ = [
     "TokenThroughput",
     "Trust",
     "UndecodableObject",
+    "api_reference",
+    "crds_as_yaml",
     "decode_view",
     "drop_condition",
     "engine_request_limit",
     "find_condition",
     "format_written",
     "identity_annotation",
+    "model_deployment_crd",
     "parse_spec",
     "parse_status",
     "quantity_of",
@@ -280,7 +286,9 @@ __all__ = [
     "read_term",
     "read_written",
     "render",
+    "render_crds",
     "render_scaler",
+    "scaler_crd",
     "seconds_of",
     "set_condition",
     "status_number",

@@ -67,7 +67,7 @@ def _decoder(view: type[msgspec.Struct]) -> msgspec.json.Decoder[msgspec.Struct]
     return msgspec.json.Decoder(view)
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]')
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},:]', re.DOTALL)
 
 
 def split_members(data: bytes) -> dict[str, bytes]:

@@ -410,7 +410,7 @@ _ROLE_KEY = re.compile(r'k:\{"name":"([^"\\]+)"\}')
 
 
 class ModelDeployment(ApiStruct, frozen=True, kw_only=True):
-    """The target of a scaler."""
+    """A model served by replicas of an inference engine, in one role or several: the target of a scaler."""
 
     metadata: DeploymentMeta = msgspec.field(default_factory=DeploymentMeta)
     spec: Annotated[ModelDeploymentSpec, Member("What shall be served.")] = msgspec.field(

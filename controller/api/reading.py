@@ -41,6 +41,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 _NANO = Decimal("1e-9")
 # The last second of the year 9999: what RFC 3339 can write.
 _LAST_SECOND = 253_402_300_799.0
+# Bounds of the representation, which nobody needs to read.
+_MACHINE_LIMITS = (2**31 - 1, 2**63 - 1)
 # Enough to see what is wrong with an object, short enough for a log line.
 _MAX_NOTES = 8
 
@@ -161,7 +163,7 @@ class _Reader:
 
     def _integer(self, shape: Shape, value: object, path: str) -> object:
         if isinstance(value, bool) or not isinstance(value, int) or (self.bounded and not _within(shape, value)):
-            return self.refuse(path, f"a whole number{_bounds(shape)}", value)
+            return self.refuse(path, f"a whole number{bounds_in_words(shape)}", value)
         return value
 
     def _quantity(self, shape: Shape, value: object, path: str) -> object:
@@ -173,7 +175,7 @@ class _Reader:
             self.problems.append(FieldError(path, str(error)))
             return _BAD
         if self.bounded and not _within(shape, number):
-            return self.refuse(path, f"a quantity{_bounds(shape)}", value)
+            return self.refuse(path, f"a quantity{bounds_in_words(shape)}", value)
         if shape.raw:
             return value
         exponent = number.as_tuple().exponent
@@ -269,15 +271,18 @@ def _within(shape: Shape, number: int | Decimal) -> bool:
     )
 
 
-def _bounds(shape: Shape) -> str:
+def bounds_in_words(shape: Shape) -> str:
+    """` from 1 to 5`, ` above 0 and at most 1`, or nothing."""
     member = shape.member
+    if member.at_most in _MACHINE_LIMITS:
+        return "" if member.at_least is None else f" of at least {member.at_least}"
     if member.at_least is not None and member.at_most is not None:
         return f" from {member.at_least} to {member.at_most}"
     parts = [
         f"{word} {bound}"
         for word, bound in (
             ("above", member.above),
-            ("at least", member.at_least),
+            ("of at least", member.at_least),
             ("at most", member.at_most),
             ("below", member.below),
         )

@@ -11,6 +11,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
+import msgspec
+
 from controller.api.conditions import Condition
 from controller.api.members import ApiStruct, Member, MicroTime, Time
 from controller.api.scaler_spec import MAX_ROLES
@@ -65,7 +67,9 @@ class Summary(ApiStruct, frozen=True, kw_only=True):
 class Binding(ApiStruct, frozen=True, kw_only=True):
     """The claim on the target, as this controller last knew it."""
 
-    target_uid: Annotated[str, Member("UID of the bound ModelDeployment.", max_length=128)]
+    target_uid: Annotated[str, Member("UID of the bound ModelDeployment.", max_length=128)] = msgspec.field(
+        name="targetUID"
+    )
     term: Annotated[int, Member("Fencing term.", at_least=0, at_most=2**63 - 1)] = 0
     acquired_time: Annotated[Time | None, Member("When the binding was acquired.")] = None
 

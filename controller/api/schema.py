@@ -9,6 +9,7 @@ something else is described, never stored.
 from __future__ import annotations
 
 import inspect
+import math
 from decimal import Decimal
 from enum import StrEnum
 from typing import cast
@@ -83,11 +84,7 @@ def _form_schema(shape: Shape, *, defaults: bool) -> Schema:
         case Form.BOOLEAN:
             return {"type": "boolean"}
         case Form.QUANTITY:
-            return {
-                "x-kubernetes-int-or-string": True,
-                "pattern": _UNSIGNED_QUANTITY,
-                "maxLength": _QUANTITY_LENGTH,
-            }
+            return _quantity(member)
         case Form.TIME:
             return {"type": "string", "format": "date-time"}
         case Form.ENUM:
@@ -121,6 +118,21 @@ def _integer(member: Member) -> Schema:
         schema["minimum"] = int(member.at_least)
     if member.at_most is not None:
         schema["maximum"] = int(member.at_most)
+    return schema
+
+
+def _quantity(member: Member) -> Schema:
+    # The pattern speaks of the strings, the bounds of the integers; the parser checks both exactly.
+    schema: Schema = {"x-kubernetes-int-or-string": True, "pattern": _UNSIGNED_QUANTITY, "maxLength": _QUANTITY_LENGTH}
+    lowest = member.at_least if member.above is None else member.above
+    schema["minimum"] = 0 if lowest is None else math.ceil(Decimal(lowest))
+    if member.above is not None:
+        schema["exclusiveMinimum"] = True
+    highest = member.at_most if member.below is None else member.below
+    if highest is not None:
+        schema["maximum"] = math.floor(Decimal(highest))
+    if member.below is not None:
+        schema["exclusiveMaximum"] = True
     return schema
 
 
