@@ -67,6 +67,9 @@ class BatchObserver:
     def steps(self, duration_seconds: float, count: int, decoding: int, prefill_tokens: int) -> None:
         """`count` equal steps ended, each giving one token to `decoding` requests and prefilling `prefill_tokens`."""
 
+    def scheduled(self, request: BatchRequest, at_seconds: float) -> None:
+        """A request leaves the queue; its prefill starts."""
+
     def first_token(self, request: BatchRequest, at_seconds: float) -> None:
         """The prompt of a request is complete and its first token is there."""
 
@@ -211,6 +214,7 @@ class ContinuousBatch:
             request.scheduled_seconds = self._start
             self._reserved_tokens += request.prompt_tokens + request.output_tokens
             self._prefilling.append(request)
+            self._observer.scheduled(request, self._start)
             take = min(budget, request.prompt_tokens)
             chunks.append((request, take))
             budget -= take
