@@ -1,1 +1,53 @@
-"""Under construction."""
+"""Tables, charts and self-contained HTML pages for the demo, the simulator, replay and the benches.
+
+    panel = Panel("Replicas", "replicas", [needed, ready], bands=gap_bands(needed, ready))
+    html = render_html(Report("Demo", tiles=[Tile("Lost requests", "0")], panels=[panel], tables=[table]))
+    print(render_text(table))
+
+Pure functions of their arguments: the same input gives the same bytes. Nothing is fetched, nothing needs matplotlib;
+only `write_figure` (PNG, PDF or SVG files for documents) does, which is the extra `report`.
+"""
+
+from controller.reports.decisions import DecisionEntry, decision_log
+from controller.reports.figures import write_figure
+from controller.reports.numbers import (
+    UNKNOWN,
+    Style,
+    format_count,
+    format_duration,
+    format_elapsed,
+    format_number,
+    format_percent,
+)
+from controller.reports.page import Fact, Note, Report, Tile, render_html
+from controller.reports.series import Band, Mark, Panel, Series, SeriesKind, TargetLine, Tone, gap_bands
+from controller.reports.tables import Column, Table, render_text
+
+__all__ = [
+    "UNKNOWN",
+    "Band",
+    "Column",
+    "DecisionEntry",
+    "Fact",
+    "Mark",
+    "Note",
+    "Panel",
+    "Report",
+    "Series",
+    "SeriesKind",
+    "Style",
+    "Table",
+    "TargetLine",
+    "Tile",
+    "Tone",
+    "decision_log",
+    "format_count",
+    "format_duration",
+    "format_elapsed",
+    "format_number",
+    "format_percent",
+    "gap_bands",
+    "render_html",
+    "render_text",
+    "write_figure",
+]
