@@ -4,8 +4,8 @@
     html = render_html(Report("Demo", tiles=[Tile("Lost requests", "0")], panels=[panel], tables=[table]))
     print(render_text(table))
 
-Pure functions of their arguments: the same input gives the same bytes. Nothing is fetched, nothing needs matplotlib;
-only `write_figure` (PNG, PDF or SVG files for documents) does, which is the extra `report`.
+Rendering is pure: the same input gives the same bytes. Nothing is fetched. Nothing needs matplotlib (the extra
+`report`) but `write_figure`, which writes PNG, PDF or SVG files for documents.
 """
 
 from controller.reports.decisions import DecisionEntry, decision_log

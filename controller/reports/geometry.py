@@ -128,7 +128,7 @@ def band_polygons(lower: Curve, upper: Curve) -> list[list[Known]]:
 
 
 def _straight(outline: list[Known]) -> list[Known]:
-    """An outline without repeated corners and without corners in the middle of a horizontal edge."""
+    """An outline that repeats no corner, not at its end either, and has none in the middle of a horizontal edge."""
     kept: list[Known] = []
     for corner in outline:
         if kept and kept[-1] == corner:
@@ -136,4 +136,6 @@ def _straight(outline: list[Known]) -> list[Known]:
         if len(kept) > 1 and kept[-1][1] == kept[-2][1] == corner[1]:
             kept.pop()
         kept.append(corner)
+    if kept[0] == kept[-1]:
+        kept.pop()
     return kept

@@ -82,7 +82,7 @@ def render_html(report: Report) -> str:
         element("style", trusted(stylesheet())),
     )
     document = element("html", head, element("body", _patterns(), body), lang="en")
-    return f"<!doctype html>\n{document.text}\n"
+    return f"<!DOCTYPE html>\n{document.text}\n"
 
 
 def _header(report: Report) -> Markup:

@@ -20,6 +20,8 @@ _TIME_STEPS_SECONDS = (
     *(_HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR),
     *(_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY),
 )
+# Below it, values are zero but for noise, and the powers of ten run out of digits.
+_SMALLEST_SPAN = 1e-290
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +53,15 @@ def value_ticks(values: Iterable[float], most: int = 5, whole: bool = False) -> 
     """
     known = [0.0, *values]
     low, high = min(known), max(known)
-    if low == high:
-        high = 1.0
+    if high - low < _SMALLEST_SPAN:
+        high = low + 1.0
     step = _nice_step((high - low) / most)
     if whole:
         step = max(1.0, step)
     while math.ceil(high / step - 1e-9) - math.floor(low / step + 1e-9) > most:
         step = _nice_step(step * 1.5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return tuple(index * step for index in range(first, last + 1))
+    return tuple(index * step for index in range(first, max(last, first + 1) + 1))
 
 
 def _nice_step(at_least: float) -> float:
