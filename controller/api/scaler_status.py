@@ -20,6 +20,7 @@ from controller.api.scaler_spec import MAX_ROLES
 # Bounds of what is kept for a restart: 4 KiB per role with everything else.
 MAX_HISTORY = 64
 MAX_LEARNED_STATE = 3072
+MAX_MEMORY = 4096
 # A third reversal stops writing, so more are never kept.
 MAX_FOREIGN_REVERSALS = 3
 
@@ -186,6 +187,9 @@ class RoleStatus(ApiStruct, frozen=True, kw_only=True):
     ] = ()
     panic: Annotated[PanicState | None, Member("Present while a panic lasts.")] = None
     settling: Annotated[SettlingState | None, Member("Raises that wait to be admitted.")] = None
+    memory: Annotated[
+        str, Member("Compact memory of past decisions; read by the controller only.", max_length=MAX_MEMORY)
+    ] = ""
 
 
 class ForeignReversal(ApiStruct, frozen=True, kw_only=True):

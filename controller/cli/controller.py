@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import uuid
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from controller.cli.options import package_version
 from controller.foundation import UsageError
 from controller.foundation.settings import ClockSettings, ControllerSettings, LeaderElectionSettings
 from controller.operations import LEVELS, LogFormat, configure_logging, parse_bind_address
@@ -109,6 +108,10 @@ def controller(
         raise UsageError(f"--log-level: {log_level!r} is not one of {', '.join(LEVELS)}")
     if clock_factor <= 0:
         raise UsageError("--clock-factor must be positive")
+    # Heavy, and only this command pays for it.
+    from controller.kube import new_identity  # noqa: PLC0415
+    from controller.wiring import run_controller  # noqa: PLC0415
+
     election = LeaderElectionSettings(
         name=lease_name,
         namespace=lease_namespace or os.environ.get("POD_NAMESPACE") or "default",
@@ -117,7 +120,7 @@ def controller(
         retry_period_seconds=retry_period,
     )
     settings = ControllerSettings(
-        identity=_identity(),
+        identity=new_identity(os.environ.get("POD_NAME")),
         kubeconfig=kubeconfig,
         context=context,
         namespaces=tuple(dict.fromkeys(namespace or ())),
@@ -132,12 +135,4 @@ def controller(
     )
     configure_logging(log_format, log_level)
 
-    from controller.wiring import run_controller  # noqa: PLC0415 - heavy: only this command pays for it
-
-    return asyncio.run(run_controller(settings))
-
-
-def _identity() -> str:
-    """Unique per process start: a restarted container must not take its predecessor's Lease for its own."""
-    host = os.environ.get("POD_NAME") or socket.gethostname()
-    return f"{host}_{uuid.uuid4().hex[:12]}"
+    return asyncio.run(run_controller(settings, package_version()))

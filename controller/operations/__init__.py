@@ -4,6 +4,7 @@ from controller.operations.health import Check, Health, Probe, Verdict
 from controller.operations.kube_metrics import KubeMetrics, QueueMetrics
 from controller.operations.lifecycle import Component, Lifecycle
 from controller.operations.logging import LEVELS, LogFormat, configure_logging, get_logger, hide
+from controller.operations.loop_lag import LoopLag
 from controller.operations.metrics import ReconcileMetrics, ScalerMetrics, register_build_info
 from controller.operations.server import OperationsServer, parse_bind_address
 
@@ -14,6 +15,7 @@ __all__ = [
     "Health",
     "KubeMetrics",
     "Lifecycle",
+    "LoopLag",
     "LogFormat",
     "OperationsServer",
     "Probe",

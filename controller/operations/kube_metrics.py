@@ -47,6 +47,7 @@ class KubeMetrics:
         self._handler_failures = counter(
             "mdscaler_informer_handler_failures", "Event handlers that raised.", ("resource",)
         )
+        self._skipped = counter("mdscaler_informer_skipped_events", "Events that could not be used.", ("resource",))
         self._master = Gauge(
             "leader_election_master_status", "1 while this process leads.", ("name",), registry=registry
         )
@@ -90,6 +91,10 @@ class KubeMetrics:
     def failed(self, resource: str, reason: str, failures: int) -> None:
         """A list or watch failed."""
         self._failures.labels(resource, reason).inc()
+
+    def skipped(self, resource: str) -> None:
+        """An event could not be used."""
+        self._skipped.labels(resource).inc()
 
     def handler_failed(self, resource: str) -> None:
         """An event handler raised."""

@@ -128,7 +128,7 @@ class ScalerMetrics:
 class ReconcileMetrics:
     """controller-runtime's metrics of one controller."""
 
-    RESULTS = ("success", "error", "requeue", "requeue_after")
+    RESULTS = ("success", "error", "requeue", "requeue_after", "terminal_error", "timeout")
 
     def __init__(self, registry: CollectorRegistry, controller: str, workers: int) -> None:
         def counter(name: str, text: str, labels: tuple[str, ...]) -> Counter:
@@ -159,12 +159,15 @@ class ReconcileMetrics:
         """A worker took a key."""
         self._active.labels(self._controller).inc()
 
-    def ended(self, result: str, seconds: float) -> None:
-        """A worker is done; `result` is one of RESULTS."""
+    def left(self) -> None:
+        """A worker is done with its key."""
         self._active.labels(self._controller).dec()
+
+    def reconciled(self, result: str, seconds: float) -> None:
+        """A reconcile ended; `result` is one of RESULTS."""
         self._total.labels(self._controller, result).inc()
         self._seconds.labels(self._controller).observe(seconds)
-        if result == "error":
+        if result in ("error", "terminal_error", "timeout"):
             self._errors.labels(self._controller).inc()
 
 

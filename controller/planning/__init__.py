@@ -2,6 +2,7 @@
 I/O."""
 
 from controller.planning.inputs import capacities, decision_spec
+from controller.planning.memory import remembered, restored
 from controller.planning.record import FORMAT, Record, replay, replay_chain
 from controller.planning.record import decode as decode_record
 from controller.planning.record import encode as encode_record
@@ -15,6 +16,8 @@ __all__ = [
     "decode_record",
     "encode_record",
     "read_records",
+    "remembered",
     "replay",
     "replay_chain",
+    "restored",
 ]

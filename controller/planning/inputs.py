@@ -10,13 +10,8 @@ import hashlib
 from decimal import Decimal
 
 from controller import api, scaling
-from controller.api import (
-    DEFAULT_ITL_TARGET_MILLISECONDS,
-    DEFAULT_TTFT_TARGET_MILLISECONDS,
-    ModelDeployment,
-    RoleKind,
-    ScalerSpec,
-)
+from controller.api import ModelDeployment, RoleKind, ScalerSpec
+from controller.api.scaler_spec import DEFAULT_ITL_TARGET_MILLISECONDS, DEFAULT_TTFT_TARGET_MILLISECONDS
 from controller.scaling import Capacity, DecisionSpec
 
 

@@ -7,6 +7,7 @@ read it makes do with the fields, and what is then unknown only makes the next d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from controller import scaling
 from controller.api import HistoryEntry, PanicState, RoleStatus, SettlingState, StartupSeconds, status_number
 from controller.scaling import PersistedRole, State
+from controller.scaling.history import History, Recommendation
+from controller.scaling.state import Panic
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(PersistedRole)
@@ -45,25 +48,25 @@ def _persisted(role: RoleStatus) -> PersistedRole:
             return _decoder.decode(role.memory)
         except msgspec.DecodeError:
             pass  # edited, cut, or of another version: the fields below remain
-    entries = sorted(scaling.Recommendation(entry.time, entry.replicas) for entry in role.stabilization_history)
+    entries = sorted(Recommendation(entry.time, entry.replicas) for entry in role.stabilization_history)
     return PersistedRole(
-        history=scaling.History(
+        history=History(
             highs=_falling(entries),
             known_since=entries[0].time if entries else None,
             last=entries[-1].time if entries else None,
         ),
         panic=None
         if role.panic is None
-        else scaling.Panic(since=role.panic.since, last_crossing=role.panic.since, floor=role.panic.floor),
+        else Panic(since=role.panic.since, last_crossing=role.panic.since, floor=role.panic.floor),
         current_replicas=role.current_replicas,
         fingerprint=role.capacity.fingerprint or None if role.capacity is not None else None,
         decided_at=entries[-1].time if entries else None,
     )
 
 
-def _falling(entries: Sequence[scaling.Recommendation]) -> tuple[scaling.Recommendation, ...]:
+def _falling(entries: Sequence[Recommendation]) -> tuple[Recommendation, ...]:
     """Times ascending, counts falling: only those can still become a maximum."""
-    kept: list[scaling.Recommendation] = []
+    kept: list[Recommendation] = []
     for entry in entries:
         while kept and kept[-1].replicas <= entry.replicas:
             kept.pop()
@@ -77,7 +80,7 @@ def _lasting(kept: PersistedRole, now: float) -> PersistedRole:
     highs = kept.history.highs
     if not highs or highs[-1].time >= now:
         return kept
-    renewed = (*highs[:-1], scaling.Recommendation(now, highs[-1].replicas))
+    renewed = (*highs[:-1], Recommendation(now, highs[-1].replicas))
     return msgspec.structs.replace(kept, history=msgspec.structs.replace(kept.history, highs=renewed))
 
 
@@ -94,6 +97,9 @@ def _settling(kept: PersistedRole) -> SettlingState | None:
 def _startups(seconds: Sequence[float]) -> StartupSeconds | None:
     if not seconds:
         return None
-    return StartupSeconds(
-        p50=status_number(scaling.quantile(seconds, 0.5)), p90=status_number(scaling.quantile(seconds, 0.9))
-    )
+    return StartupSeconds(p50=status_number(_quantile(seconds, 0.5)), p90=status_number(_quantile(seconds, 0.9)))
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Nearest rank: a value that was measured, never one in between."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

@@ -112,7 +112,12 @@ class Reconciler:
         self._clock = clock
         self._process = process
         self._memories = Memories()
+        self._only_shadow = ""  # why this process writes to no target; empty: it may
         self._log = structlog.get_logger(component="reconcile")
+
+    def stay_in_shadow(self, reason: str) -> None:
+        """Treat every scaler as Shadow from now on."""
+        self._only_shadow = reason
 
     async def reconcile(self, key: str) -> ReconcileOutcome:
         """Bring one scaler up to date. Raises ApiError for the queue to back off."""
@@ -244,7 +249,9 @@ class Reconciler:
         """Bind, report, commit: in the order that a crash at any point leaves safe."""
         target, decision = tick.sampled.target, tick.decision
         stored_term = status.binding.term if status.binding is not None else 0
-        if spec.mode is Mode.ACTIVE:
+        if self._only_shadow:
+            bound = BoundState(None, BoundReason.SHADOW, self._only_shadow)
+        elif spec.mode is Mode.ACTIVE:
             bound = await self._binder.hold(key, scaler, target, memory, stored_term)
         else:
             bound = BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")

@@ -13,6 +13,7 @@ import msgspec
 from controller import scaling
 from controller.api import (
     ActiveReason,
+    Binding,
     CapacitySource,
     Condition,
     ConditionStatus,
@@ -163,7 +164,7 @@ def status_patch(resource_version: str, status: ScalerStatus) -> dict[str, objec
     """A merge patch that makes the stored status equal to `status`: what is absent here is removed there."""
     complete: dict[str, object] = {field.encode_name: None for field in msgspec.structs.fields(ScalerStatus)}
     rendered = render(status)
-    for name, kind in (("summary", Summary), ("binding", type(status.binding))):
+    for name, kind in (("summary", Summary), ("binding", Binding)):
         if (part := rendered.get(name)) is not None and isinstance(part, dict):
             rendered[name] = {field.encode_name: None for field in msgspec.structs.fields(kind)} | part
     complete |= rendered

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from controller.api import PUBLIC_API_VERSION, Condition, ConditionStatus, ConditionType, MdsView, ScalerStatus
+from controller.api import API_VERSIONS, Condition, ConditionStatus, ConditionType, MdsView, ScalerStatus
 from controller.foundation import Clock
 from controller.kube import EventRecorder, EventType, ObjectRef
 from controller.operations import ScalerMetrics
@@ -163,7 +163,7 @@ class Reporter:
 
     def _event(self, scaler: MdsView, type_: EventType, reason: str, action: str, note: str) -> None:
         meta = scaler.metadata
-        regarding = ObjectRef(PUBLIC_API_VERSION, "ModelDeploymentScaler", meta.name, meta.namespace, meta.uid)
+        regarding = ObjectRef(API_VERSIONS[1], "ModelDeploymentScaler", meta.name, meta.namespace, meta.uid)
         self._events.event(regarding, type_, reason, action, note)
 
 

@@ -97,7 +97,7 @@ class Sampler:
             targets += [
                 engines.Target(
                     key=member.key,
-                    host=member.endpoint.host,
+                    host=member.endpoint.address,
                     port=member.endpoint.port,
                     path=member.endpoint.path,
                     scheme=member.endpoint.scheme,

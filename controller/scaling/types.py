@@ -137,6 +137,9 @@ class RoleCapacity(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     # (running requests, tokens per second) of the measured operating points, ascending; empty for an explicit number.
     curve: tuple[tuple[float, float], ...] = ()
+    # What a computed prompt token of a Server counts against a generated one: 1 in a catalog's own mix (`Profile`), ρ
+    # of the fit under `Observed`.
+    prompt_token_weight: float = 1.0
 
 
 Capacity = dict[str, RoleCapacity]
@@ -195,6 +198,8 @@ class RoleObservation(msgspec.Struct, frozen=True, kw_only=True):
     starting_replicas: int = 0  # admitted, not Ready
     retiring_replicas: int = 0
     members: tuple[Member, ...] = ()
+    # First sight of each starting replica, where the caller tracks them; finds those whose start has stalled.
+    starting_since: tuple[float, ...] = ()
     # Measured seconds from Pod creation to Ready, of replicas that became Ready since the last tick.
     startups_seconds: tuple[float, ...] = ()
 
@@ -244,6 +249,9 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     waiting_requests: float | None = None
     ttft_milliseconds: float | None = None  # windowed p95
     itl_milliseconds: float | None = None  # windowed p95
+    # The buckets those lie in, (lower, upper); the upper end is None, and the value too, above the last finite bound.
+    ttft_interval_milliseconds: tuple[float, float | None] | None = None
+    itl_interval_milliseconds: tuple[float, float | None] | None = None
     input_output_ratio: float | None = None
     coverage: float | None = None  # fresh members ÷ Ready members; None with no Ready member
 
