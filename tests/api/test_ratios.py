@@ -90,7 +90,7 @@ BOUNDS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(BAND_ROWS, BOUNDS)
 def test_a_contradiction_is_never_claimed_where_counts_exist(rows, bounds):
     made = bands(*((top, bottom, low, high) for (top, bottom), low, high in rows))
