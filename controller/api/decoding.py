@@ -75,7 +75,8 @@ def split_members(data: bytes) -> dict[str, bytes]:
 
     The last of equal names wins, as everywhere. Raises UndecodableObject."""
     members: dict[str, bytes] = {}
-    depth, key, start = 0, "", -1
+    key: str | None = None
+    depth, start = 0, -1
     for token in _TOKEN.finditer(data):
         text = token.group()
         if text in (b"{", b"["):
@@ -85,9 +86,9 @@ def split_members(data: bytes) -> dict[str, bytes]:
         elif depth == 1 and text == b":":
             start = token.end()
         elif depth == 1 and text in (b",", b"}"):
-            if key and start >= 0:
+            if key is not None and start >= 0:
                 members[key] = data[start : token.start()].strip()
-            key, start = "", -1
+            key, start = None, -1
             if text == b"}":
                 if data[token.end() :].strip():
                     break

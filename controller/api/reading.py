@@ -151,6 +151,9 @@ class _Reader:
             case Form.ANY:
                 return value
 
+    def _bounds(self, shape: Shape) -> str:
+        return bounds_in_words(shape) if self.bounded else ""
+
     def _string(self, shape: Shape, value: object, path: str) -> object:
         member = shape.member
         if not isinstance(value, str):
@@ -163,7 +166,7 @@ class _Reader:
 
     def _integer(self, shape: Shape, value: object, path: str) -> object:
         if isinstance(value, bool) or not isinstance(value, int) or (self.bounded and not _within(shape, value)):
-            return self.refuse(path, f"a whole number{bounds_in_words(shape)}", value)
+            return self.refuse(path, f"a whole number{self._bounds(shape)}", value)
         return value
 
     def _quantity(self, shape: Shape, value: object, path: str) -> object:
@@ -175,7 +178,7 @@ class _Reader:
             self.problems.append(FieldError(path, str(error)))
             return _BAD
         if self.bounded and not _within(shape, number):
-            return self.refuse(path, f"a quantity{bounds_in_words(shape)}", value)
+            return self.refuse(path, f"a quantity{self._bounds(shape)}", value)
         if shape.raw:
             return value
         exponent = number.as_tuple().exponent

@@ -87,11 +87,12 @@ def parse_spec(value: msgspec.Raw | bytes | object) -> tuple[ScalerSpec | None, 
 def parse_status(value: msgspec.Raw | bytes | object) -> tuple[ScalerStatus, str]:
     """A status as far as it can be read, and a note on what could not be (empty: all was read).
 
-    A garbage status counts as an empty one: the memory in it is lost, which only makes the next decisions more careful.
+    A garbage status counts as an empty one. A note means that memory is missing, perhaps the very recommendation that
+    holds a shrink back: decide as after a start without memory.
     """
     decoded, failure = _decode(value)
     if failure:
-        return ScalerStatus(), f"status {failure}"
+        return ScalerStatus(), f"status: {failure}"
     if decoded is None:
         return ScalerStatus(), ""
     status, note = read_tolerant(ScalerStatus, decoded, "status")
