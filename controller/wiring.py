@@ -149,7 +149,11 @@ class Controller:
         self._election: asyncio.Task[None] | None = None
         self._synced = False
 
-    async def run(self) -> int:
+    def request_stop(self) -> None:
+        """Begin an orderly stop, as SIGTERM does."""
+        self._life.request_stop()
+
+    async def run(self, *, handle_signals: bool = True) -> int:
         """Start, wait, stop; the exit status."""
         self._register_checks()
         return await self._life.run(
@@ -161,7 +165,8 @@ class Controller:
                 Component("caches", self._start_caches),
                 Component("events", self._start_events),
                 Component("election", self._start_election, self._stop_election),
-            ]
+            ],
+            handle_signals=handle_signals,
         )
 
     # ---- start, in this order ----------------------------------------------------------------------------------------
