@@ -10,7 +10,7 @@ Rendering is pure: the same input gives the same bytes. Nothing is fetched. Noth
 
 from controller.reports.decisions import DecisionEntry, decision_log
 from controller.reports.figures import write_figure
-from controller.reports.numbers import (
+from controller.reports.formatting import (
     UNKNOWN,
     Style,
     format_count,

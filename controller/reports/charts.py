@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller.reports.downsampling import downsample
+from controller.reports.formatting import UNKNOWN, format_number, format_short
 from controller.reports.geometry import Curve, area_path, band_polygons, line_path, polygon_path
 from controller.reports.markup import EMPTY, Markup, element
-from controller.reports.numbers import UNKNOWN, format_number, format_short
 from controller.reports.palette import series_colour, series_dash, step_dash
 from controller.reports.scales import Scale, moment_label, time_axis_caption, time_ticks, value_ticks
 from controller.reports.series import Mark, Panel, Series, SeriesKind, Tone
@@ -52,10 +52,10 @@ class TimeAxis:
 
 
 def shared_time_axis(panels: Sequence[Panel], clock_origin_seconds: float | None = None) -> TimeAxis:
-    """From the first to the last time of any series; a second long at least."""
-    times = [t for panel in panels for series in panel.series for t in series.times_seconds[:1]]
-    ends = [t for panel in panels for series in panel.series for t in series.times_seconds[-1:]]
-    start, end = min(times, default=0.0), max(ends, default=0.0)
+    """From the first to the last time of any series, those of bands included; a second long at least."""
+    everything = [series for panel in panels for series in _all_series(panel) if series.times_seconds]
+    start = min((series.times_seconds[0] for series in everything), default=0.0)
+    end = max((series.times_seconds[-1] for series in everything), default=0.0)
     return TimeAxis(start, max(end, start + 1.0), clock_origin_seconds)
 
 
@@ -76,18 +76,15 @@ class _Chart:
         self.panel = panel
         self.axis = axis
         self.x = axis.scale
-        different = {id(series): series for series in self._all_series()}
+        different = {id(series): series for series in _all_series(panel)}
         self.points = {key: downsample(s.times_seconds, s.values, _BUCKETS) for key, s in different.items()}
-        known = [value for series in self._all_series() for value in series.known]
+        known = [value for series in _all_series(panel) for value in series.known]
         ticks = value_ticks(
             [*known, *(line.value for line in panel.target_lines)],
             whole=bool(known) and all(value.is_integer() for value in known),
         )
         self.value_ticks = ticks
         self.y = Scale(ticks[0], ticks[-1], _BOTTOM, _TOP)
-
-    def _all_series(self) -> list[Series]:
-        return [*self.panel.series, *(s for band in self.panel.bands for s in (band.lower, band.upper))]
 
     def svg(self) -> Markup:
         return element(
@@ -261,6 +258,10 @@ class _Chart:
                 )
             )
         return [element("g", *strips, class_="strips")]
+
+
+def _all_series(panel: Panel) -> list[Series]:
+    return [*panel.series, *(series for band in panel.bands for series in (band.lower, band.upper))]
 
 
 def _range_text(series: Series, start: float, end: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.reports.numbers import UNKNOWN, Style, format_count
+from controller.reports.formatting import UNKNOWN, Style, format_count
 from controller.reports.tables import Column, Table
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from controller.reports.numbers import LONGEST_IN_MINUTES_SECONDS, format_elapsed
+from controller.reports.formatting import LONGEST_IN_MINUTES_SECONDS, format_elapsed
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _TIME_STEPS_SECONDS = (

@@ -11,8 +11,8 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from controller.reports.formatting import UNKNOWN, Style, format_as
 from controller.reports.markup import EMPTY, Markup, element
-from controller.reports.numbers import UNKNOWN, Style, format_as
 
 Cell = str | float | bool | None
 

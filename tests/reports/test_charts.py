@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.reports import Mark, Panel, Series, SeriesKind, TargetLine, Tone, gap_bands
+from controller.reports import Band, Mark, Panel, Series, SeriesKind, TargetLine, Tone, gap_bands
 from controller.reports.charts import _spread, render_panel, shared_time_axis
 
 _HOUR = [float(second) for second in range(3601)]
@@ -90,6 +90,15 @@ def test_axis_labels_count_the_shared_time() -> None:
     labels = [text.text for text in root.iter("text") if text.get("class") == "tick mid"]
     assert labels == ["00:00", "10:00", "20:00", "30:00", "40:00", "50:00", "60:00"]
     assert "12:10" in _texts(_svg(panels[0], 1_795_953_600.0), "tick")
+
+
+def test_a_band_of_hidden_series_stays_on_the_axis() -> None:
+    p05, p95 = (Series(name, "", [0, 7200], [low, low + 1]) for name, low in (("p05", 1), ("p95", 2)))
+    panel = Panel("P", "", [Series("p50", "", [600, 3600], [1, 2])], bands=[Band("p05 to p95", p05, p95)])
+    axis = shared_time_axis([panel])
+    assert (axis.start_seconds, axis.end_seconds) == (0, 7200)
+    (band,) = (path for path in _svg(panel).findall("path") if path.get("class") == "band neutral")
+    assert band.findtext("title") == "p05 to p95"
 
 
 def test_counts_have_no_half_ticks() -> None:

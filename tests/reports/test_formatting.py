@@ -19,7 +19,7 @@ from controller.reports import (
     format_number,
     format_percent,
 )
-from controller.reports.numbers import format_as, format_short
+from controller.reports.formatting import format_as, format_short
 
 _NUMBERS = [
     ("zero", 0.0, "0"),

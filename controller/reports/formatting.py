@@ -86,7 +86,7 @@ def format_percent(ratio: float | None, digits: int = 3) -> str:
     if special:
         return f"{special} %" if special != UNKNOWN else special
     percent = 100 * _real(ratio)
-    if percent == round(percent) and abs(percent) < _LARGEST_PLAIN:
+    if abs(percent) < _LARGEST_PLAIN and percent == round(percent):
         return f"{round(percent):,} %"
     texts = [format_number(percent, enough) for enough in range(digits, 15)]
     return next((f"{text} %" for text in texts if text.rstrip("0") not in ("1", "100.")), f"{texts[0]} %")
