@@ -4,12 +4,12 @@
     loop.run_until_complete(scenario())      # half an hour of back-offs takes milliseconds
 
 `loop.time()` starts at zero and stands still while anything can run. When nothing can, it jumps to the next timer. So
-`asyncio.sleep`, `asyncio.timeout`, `call_later`, and every time-out of an HTTP library that uses the loop's clock take no
-real time, and run in exactly the order of their deadlines: a test with them is fast and repeats itself.
+`asyncio.sleep`, `asyncio.timeout`, `call_later`, and every time-out of an HTTP library that uses the loop's clock
+take no real time, and run in exactly the order of their deadlines: a test with them is fast and repeats itself.
 
-Sockets on loopback work. Before it jumps, the loop gives real input and output a moment (`grace_seconds`), because bytes
-that one end has sent may need a few microseconds to reach the other. Functions in the executor are waited for: no time
-passes while one runs. A wait that nothing will ever end raises `Deadlock` instead of hanging.
+Sockets on loopback work. Before it jumps, the loop gives real input and output a moment (`grace_seconds`), because
+bytes that one end has sent may need a few microseconds to reach the other. Functions in the executor are waited for:
+no time passes while one runs. A wait that nothing will ever end raises `Deadlock` instead of hanging.
 
     def test_backoff():
         run_virtual(scenario())              # asyncio.run on such a loop
@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 # Loopback delivers within microseconds; a loaded machine may need longer to run the kernel's half of it.
 GRACE_SECONDS = 0.001
+# Real seconds in which a thread or a peer outside the loop may still wake it (closing the executor does).
+DEADLOCK_SECONDS = 0.5
 
 
 class Deadlock(RuntimeError):
@@ -73,7 +75,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jobs -= 1
 
 
-class _PatientSelector(selectors.DefaultSelector):  # type: ignore[valid-type, misc]
+class _PatientSelector(selectors.DefaultSelector):
     """Answers the loop's "wait for so long" by looking at the sockets once and moving the clock."""
 
     def __init__(self, loop: VirtualTimeLoop, grace_seconds: float) -> None:
@@ -84,18 +86,17 @@ class _PatientSelector(selectors.DefaultSelector):  # type: ignore[valid-type, m
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
-            return super().select(0)  # type: ignore[no-any-return]
+            return super().select(0)
         foreign = len(self.get_map()) > self.own_sockets
         if self._loop.jobs:
-            return super().select(None)  # type: ignore[no-any-return]
+            return super().select(None)
         ready = super().select(self._grace_seconds if foreign else 0)
         if ready:
-            return ready  # type: ignore[no-any-return]
+            return ready
         if timeout is None:
-            if foreign:
-                ready = super().select(1.0)  # a peer outside this loop may still speak
-                if ready:
-                    return ready  # type: ignore[no-any-return]
+            ready = super().select(DEADLOCK_SECONDS)
+            if ready:
+                return ready
             raise Deadlock("every task waits, and no timer is set")
         self._loop.stall(timeout)
         return []
