@@ -64,8 +64,8 @@ class TimeFormat(Enum):
 # Seconds since the Unix epoch in memory, RFC 3339 in JSON.
 Time = Annotated[float, TimeFormat.SECONDS]
 MicroTime = Annotated[float, TimeFormat.MICROSECONDS]
-# A quantity that only passes through: a view reads it as written and converts it where it is used.
-RawQuantity = Annotated[str | int, "quantity"]
+# A foreign quantity: a view keeps it as written and converts it where it is used.
+RawQuantity = str | int
 
 
 class Form(Enum):
@@ -147,7 +147,7 @@ def members_of(struct: type[msgspec.Struct]) -> tuple[MemberOf, ...]:
 
 def shape_of(annotation: object) -> Shape:
     """Take a type annotation apart; `None` in a union only says that the member may be left out."""
-    member, time_format, raw = _NO_MEMBER, TimeFormat.SECONDS, False
+    member, time_format = _NO_MEMBER, TimeFormat.SECONDS
     while True:
         if typing.get_origin(annotation) is Annotated:
             annotation, *extras = typing.get_args(annotation)
@@ -156,8 +156,6 @@ def shape_of(annotation: object) -> Shape:
                     member = extra
                 elif isinstance(extra, TimeFormat):
                     time_format = extra
-                elif extra == "quantity":
-                    raw = True
             continue
         if typing.get_origin(annotation) in (typing.Union, types.UnionType):
             options = [option for option in typing.get_args(annotation) if option is not types.NoneType]
@@ -175,7 +173,7 @@ def shape_of(annotation: object) -> Shape:
     simple = {str: Form.STRING, int: Form.INTEGER, bool: Form.BOOLEAN, Decimal: Form.QUANTITY, float: Form.TIME}
     if isinstance(annotation, type):
         if annotation in simple:
-            return Shape(simple[annotation], member, time_format=time_format, raw=raw)
+            return Shape(simple[annotation], member, time_format=time_format)
         if issubclass(annotation, StrEnum):
             return Shape(Form.ENUM, member, python=annotation)
         if issubclass(annotation, msgspec.Struct):
