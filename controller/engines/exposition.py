@@ -214,7 +214,7 @@ def _refuse_other_formats(body: bytes) -> None:
     # llama.cpp b7010 to b7100 sent the exposition as one JSON string (#17384); TensorRT-LLM's /metrics is a JSON list.
     if start in (b'"', b"[") or (start == b"{" and not _QUOTED_SERIES.match(head)):
         raise BodyRefused(Reason.NOT_EXPOSITION, "the body is JSON")
-    if body.startswith(_GZIP) or b"\x00" in head:
+    if body.startswith(_GZIP) or b"\x00" in head[:4]:
         raise BodyRefused(Reason.NOT_EXPOSITION, "the body is binary")
 
 
