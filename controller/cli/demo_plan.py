@@ -50,10 +50,7 @@ def plan_demo(trace: Path | None, *, minutes: float | None, algorithm: str, seed
     path = trace or DEFAULT_TRACE
     if not path.is_file():
         raise UsageError(f"--trace: {path} is not a file; give a CSV file of requests or bins, or leave it out")
-    read = read_trace(path)
-    if minutes is not None:
-        read = window(read, 0.0, minutes)
-    requests: RequestTrace = spread(read, seed) if isinstance(read, BinnedTrace) else read
+    requests = _read(path, minutes, seed)
     if len(requests) == 0:
         raise UsageError(f"--trace: {path} has no request")
     service = fit_service_time(read_sweep(DEFAULT_SWEEP))
@@ -67,6 +64,15 @@ def plan_demo(trace: Path | None, *, minutes: float | None, algorithm: str, seed
         algorithm=algorithm,
         seed=seed,
     )
+
+
+def _read(path: Path, minutes: float | None, seed: int) -> RequestTrace:
+    """The first minutes of a trace as requests. Bins are cut before they are spread, or a day would be drawn for an
+    hour's use."""
+    read = read_trace(path)
+    if isinstance(read, BinnedTrace):
+        return spread(read if minutes is None else window(read, 0.0, minutes), seed)
+    return read if minutes is None else window(read, 0.0, minutes)
 
 
 def scaler_manifest(fit: Dimension, algorithm: str) -> dict[str, Any]:

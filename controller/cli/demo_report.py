@@ -168,10 +168,10 @@ def _notes(plan: DemoPlan, options: DemoOptions) -> list[Note]:
         ),
         Note(
             "What is scaled",
-            f"The trace has {plan.original_requests:,} requests; one in {fit.thinning:.2f} is replayed. The engines follow "
-            f"a sweep of Qwen3-8B on an H200 and are slowed by {fit.slowdown:.1f}, so that the load needs "
-            f"{fit.need_replicas_low:.1f} to {fit.need_replicas_peak:.1f} replicas. Capacity and latency targets of the "
-            f"scaler are scaled with them: {format_number(fit.effective_tokens_per_second)} tokens/s per replica "
+            f"The trace has {plan.original_requests:,} requests; one in {fit.thinning:.2f} is replayed. The engines "
+            f"follow a sweep of Qwen3-8B on an H200 and are slowed by {fit.slowdown:.1f}, so that the load needs "
+            f"{fit.need_replicas_low:.1f} to {fit.need_replicas_peak:.1f} replicas. Capacity and latency targets of "
+            f"the scaler are scaled with them: {format_number(fit.effective_tokens_per_second)} tokens/s per replica "
             f"(headroom {HEADROOM}), TTFT {fit.ttft_target_seconds:.1f} s, ITL {1000 * fit.itl_target_seconds:.0f} ms.",
         ),
         Note(

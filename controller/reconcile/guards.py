@@ -63,8 +63,9 @@ def retirement_block(target: ModelDeployment) -> tuple[RetirementReason, str]:
     if retirement.aborted:
         return (
             RetirementReason.RETIREMENT_ABORTED,
-            f"the retirement of {replica} was aborted: {retirement.reason or 'no reason given'}; counts are not lowered "
-            "until it is retried (annotation modeldeployment.gpustack.ai/retirement-retry) or the replica is declared again",
+            f"the retirement of {replica} was aborted: {retirement.reason or 'no reason given'}; counts are not "
+            "lowered until it is retried (annotation modeldeployment.gpustack.ai/retirement-retry) or the replica is "
+            "declared again",
         )
     return RetirementReason.RETIREMENT_IN_PROGRESS, f"{replica} is being retired ({retirement.state})"
 
