@@ -92,9 +92,15 @@ def test_every_spelling_of_nan_is_nan(text: bytes) -> None:
 def test_memory_never_answers_for_another_line() -> None:
     scanner = new_scanner()
     scanner.scan(b'vllm:num_requests_running{a="1",le="5",b="2"} 8\nvllm:num_requests_waiting{a="1"} 5\n')
-    body = b'vllm:num_requests_running{a="1",le="7",b="2"} 9\nvllm:num_requests_waiting{a="1"} 5 123\n'
+    body = (
+        b'vllm:num_requests_running{a="1",le="7",b="2"} 9\n'
+        rb'vllm:num_requests_running{a="1",le="\\",b="2"} 9'
+        b"\n"
+        b'vllm:num_requests_waiting{a="1"} 5 123\n'
+    )
     assert rows(scanner.scan(body)) == [
         (RUNNING, (("a", "1"), ("le", "7"), ("b", "2")), 9.0),
+        (RUNNING, (("a", "1"), ("le", "\\"), ("b", "2")), 9.0),
         ("vllm:num_requests_waiting", (("a", "1"),), 5.0),
     ]
 
