@@ -79,7 +79,7 @@ def read_member_tolerant(field: MemberOf, value: object) -> tuple[object, list[F
 
 def note_of(problems: list[FieldError]) -> str:
     """Findings of a tolerant reading in one line, bounded."""
-    shown = "; ".join(str(problem) for problem in problems[:_MAX_NOTES])
+    shown = "; ".join(str(problem) if problem.path else problem.message for problem in problems[:_MAX_NOTES])
     rest = len(problems) - _MAX_NOTES
     return f"{shown}; and {rest} more" if rest > 0 else shown
 
