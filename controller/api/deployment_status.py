@@ -82,19 +82,21 @@ class ModelStatus(ApiStruct, frozen=True, kw_only=True):
 class Retirement(ApiStruct, frozen=True, kw_only=True):
     """The one removal of a replica that is in progress, or was aborted."""
 
-    role_name: Annotated[str, Member("Role of the replica.", max_length=63)] = ""
-    replica_ordinal: Annotated[int, Member("Ordinal of the replica.", at_least=0)] = 0
-    observed_generation: Annotated[int, Member("Generation that asked for it.", at_least=0)] = 0
+    role_name: Annotated[str, Member("Role of the replica.", max_length=63, required=True)] = ""
+    replica_ordinal: Annotated[int, Member("Ordinal of the replica.", at_least=0, required=True)] = 0
+    observed_generation: Annotated[int, Member("Generation that asked for it.", at_least=0, required=True)] = 0
     target_member_uids: Annotated[
         tuple[Annotated[str, Member(max_length=128)], ...] | None, Member("UIDs of the replica's Pods.", max_items=64)
     ] = msgspec.field(default=None, name="targetMemberUIDs")
-    target_workload_uid: Annotated[str, Member("UID of the replica's Workload.", max_length=128)] = msgspec.field(
-        default="", name="targetWorkloadUID"
+    target_workload_uid: Annotated[str, Member("UID of the replica's Workload.", max_length=128, required=True)] = (
+        msgspec.field(default="", name="targetWorkloadUID")
     )
     state: Annotated[
         str,
         Member(
-            "Admitted, Disqualified, Withdrawing, Draining, Deleting, Settling, Aborted or Completed.", max_length=32
+            "Admitted, Disqualified, Withdrawing, Draining, Deleting, Settling, Aborted or Completed.",
+            max_length=32,
+            required=True,
         ),
     ] = ""
     reason: Annotated[str, Member("What it waits for, for people.", max_length=1024)] = ""

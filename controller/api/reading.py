@@ -85,11 +85,13 @@ def note_of(problems: list[FieldError]) -> str:
 
 
 def render(struct: msgspec.Struct) -> dict[str, object]:
-    """The JSON object that stands for a typed one; members equal to their default are left out."""
+    """The JSON object that stands for a typed one. Members equal to their default are left out, unless the schema
+    requires them (an ordinal of 0 must be seen)."""
     rendered: dict[str, object] = {}
     for field in members_of(type(struct)):
         value = getattr(struct, field.name)
-        if value is not None and (field.required or value != field.default):
+        always = field.required or field.member.required
+        if value is not None and (always or value != field.default):
             rendered[field.json_name] = render_value(field.shape, value)
     return rendered
 

@@ -264,7 +264,7 @@ SCALARS = (
 VALUES = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.sampled_from(["name", "type", "x"]), SCALARS)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_what_the_schema_refuses_the_parser_refuses_too(data):
     """The controller must never act on a spec that the API server would not have let through."""

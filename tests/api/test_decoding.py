@@ -56,7 +56,7 @@ def objects(view):
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_any_object_decodes(view, data):
     value = data.draw(objects(view))

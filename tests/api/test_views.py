@@ -21,8 +21,10 @@ from controller.api import (
     Node,
     Pod,
     ReplicaWriter,
+    Retirement,
     RoleKind,
     decode_view,
+    render,
 )
 from controller.foundation import parse_time
 from tests.api.samples import PD_DEPLOYMENT
@@ -263,6 +265,23 @@ def test_a_retirement_runs_until_it_is_aborted():
     aborted = decode_view(ModelDeployment, b'{"status":{"retirement":{"state":"Aborted"}}}').status.retirement
     assert aborted.aborted
     assert not aborted.running
+
+
+def test_the_retirement_of_the_first_replica_is_written_with_its_zero():
+    written = render(Retirement(role_name="server", state="Admitted"))
+    assert written == {
+        "roleName": "server",
+        "replicaOrdinal": 0,
+        "observedGeneration": 0,
+        "targetWorkloadUID": "",
+        "state": "Admitted",
+    }
+
+
+def test_a_deployment_status_survives_being_written():
+    status = deployment().status
+    line = json.dumps({"status": render(status)}).encode()
+    assert decode_view(ModelDeployment, line).status == status
 
 
 def test_conditions_of_a_deployment():
