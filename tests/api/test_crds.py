@@ -69,6 +69,7 @@ MAP = LIST | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n
             {"type": "object", "additionalProperties": TEXT}, "keyword additionalProperties", id="open object"
         ),
         pytest.param({"type": "number"}, "no type", id="a float"),
+        pytest.param({"type": "integer", "maximum": 2**63 - 1}, "no float64 holds", id="a bound beyond float64"),
         pytest.param({"type": "string"}, "without a bound", id="an unbounded string"),
         pytest.param(
             {"x-kubernetes-int-or-string": True, "type": "string", "maxLength": 3},
