@@ -111,8 +111,11 @@ class MemberOf:
         return self.shape.member
 
 
-class ApiStruct(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of everything that is part of an API object: frozen, camelCase in JSON."""
+class ApiStruct(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Base of everything that is part of an API object: frozen, camelCase in JSON.
+
+    Untracked by the garbage collector: decoded values form trees, never cycles, and a cache of 100,000 of them would
+    make every full collection scan millions of objects."""
 
     RULES: ClassVar[tuple[CelRule, ...]] = ()  # rules over several members of this object
 

@@ -45,6 +45,8 @@ def structural_problems(schema, path="", *, described=True):
         re.compile(schema["pattern"])
     if "default" in schema:
         problems += [f"{path}: bad default: {p}" for p in instance_problems(schema, schema["default"])]
+    if abs(schema.get("maximum", 0)) > 2**53 or abs(schema.get("minimum", 0)) > 2**53:
+        problems.append(f"{path}: a bound that no float64 holds")
     problems += _rule_problems(schema, path)
     if kind == "object":
         problems += _object_problems(schema, path)

@@ -85,7 +85,7 @@ def shuffled(value, source):
     return value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(objects(ScalerSpec))
 def test_whatever_the_types_allow_is_read_and_survives_being_written(value):
     spec, findings = read_exact(ScalerSpec, value, "spec")
@@ -95,7 +95,7 @@ def test_whatever_the_types_allow_is_read_and_survives_being_written(value):
     assert render(spec) == render(read_exact(ScalerSpec, written, "spec")[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(objects(ScalerStatus))
 def test_a_status_of_any_content_survives_being_written(value):
     status, note = read_tolerant(ScalerStatus, value, "status")
@@ -104,7 +104,7 @@ def test_a_status_of_any_content_survives_being_written(value):
     assert parse_status(json.dumps(render(first)).encode()) == (first, "")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(objects(ScalerSpec), st.randoms(use_true_random=False))
 def test_the_order_of_members_never_matters_and_findings_are_the_same_every_time(value, source):
     spec, findings = parse_spec(value)
@@ -138,21 +138,21 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(ANYTHING)
 def test_any_value_is_a_spec_or_a_list_of_findings(value):
     spec, findings = parse_spec(value)
     assert (spec is None) is bool(findings)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(ANYTHING)
 def test_any_value_is_a_status(value):
     status, _ = parse_status(value)
     assert isinstance(status, ScalerStatus)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_spec_or_findings_and_a_status(data):
     spec, findings = parse_spec(data)
@@ -160,7 +160,7 @@ def test_any_bytes_are_a_spec_or_findings_and_a_status(data):
     parse_status(data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(objects(ScalerSpec), ANYTHING)
 def test_no_target_makes_the_second_check_raise(value, target):
     spec, findings = parse_spec(value)
