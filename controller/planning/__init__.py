@@ -2,7 +2,7 @@
 I/O."""
 
 from controller.planning.continuity import Continuity, EarlyShrink, compare_with_unbroken
-from controller.planning.inputs import capacities, decision_spec
+from controller.planning.inputs import UnsupportedAlgorithm, capacities, decision_spec
 from controller.planning.memory import remembered, restored
 from controller.planning.record import FORMAT, Record, replay, replay_chain
 from controller.planning.record import decode as decode_record
@@ -14,6 +14,7 @@ __all__ = [
     "Continuity",
     "EarlyShrink",
     "Record",
+    "UnsupportedAlgorithm",
     "capacities",
     "compare_with_unbroken",
     "decision_spec",

@@ -22,8 +22,8 @@ class Guard:
 
 def unsupported(target: ModelDeployment, bounds: tuple[RoleBounds, ...]) -> Guard | None:
     """A role that nobody can scale by its count, or a target that cannot be read."""
-    if target.malformed:
-        return Guard(ActiveReason.TARGET_UNSUPPORTED, f"ModelDeployment {target.metadata.name}: {target.malformed}")
+    if target.unreadable:
+        return Guard(ActiveReason.TARGET_UNSUPPORTED, f"ModelDeployment {target.metadata.name}: {target.unreadable}")
     for bound in bounds:
         role = target.role(bound.name)
         status = target.role_status(bound.name)
