@@ -1,4 +1,4 @@
-"""An in-process Kubernetes API server over HTTP: `ApiServer`, its `FaultPlan`, and the errors that fixtures may meet."""
+"""An in-process Kubernetes API server over HTTP: `ApiServer`, its `FaultPlan`, the errors that fixtures may meet."""
 
 from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, User
 from controller.embedded.apiserver.errors import ApiError

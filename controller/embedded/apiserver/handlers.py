@@ -21,7 +21,7 @@ from controller.embedded.apiserver.errors import Object
 from controller.embedded.apiserver.faults import Action
 from controller.embedded.apiserver.listing import Page, list_head, list_page, required_resource_version, watch_start
 from controller.embedded.apiserver.negotiation import Accepted, Form, negotiate, read_body
-from controller.embedded.apiserver.operations import Operations, Outcome, Target, strict_error
+from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.patch_json import apply_json_patch
 from controller.embedded.apiserver.patch_merge import apply_merge_patch, apply_strategic_patch
 from controller.embedded.apiserver.pruning import duplicate_members
@@ -32,6 +32,7 @@ from controller.embedded.apiserver.shapes import root_shape
 from controller.embedded.apiserver.storage import Store, Stored, encode
 from controller.embedded.apiserver.streams import stream_lines
 from controller.embedded.apiserver.table import PartialLines, TableFormat, partial_metadata
+from controller.embedded.apiserver.targets import Outcome, Target, strict_error
 from controller.embedded.apiserver.watch import LAST_BOOKMARK_SECONDS, LineFormat, ObjectLines, Watcher
 from controller.foundation import Clock
 
@@ -116,17 +117,17 @@ class ResourceHandler:
         accepted = negotiate(request.headers.get("Accept", ""))
         if accepted.form is Form.OBJECT:
             return _respond(request, encode(stored, served), accepted)
-        return self._shaped(request, served, served.view(stored.object), accepted)
+        return self._shaped(request, served, Outcome(served.view(stored.object)), accepted)
 
     def _shaped(
         self,
         request: web.BaseRequest,
         served: ServedVersion,
-        obj: Object,
+        outcome: Outcome,
         accepted: Accepted,
-        status: int = 200,
-        warnings: Sequence[str] = (),
     ) -> web.Response:
+        obj, warnings = outcome.object, outcome.warnings
+        status = 201 if outcome.created else 200
         if accepted.form is Form.TABLE:
             table = TableFormat(served, columns_of(served), self.clock, request.query.get("includeObject", "Metadata"))
             metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
@@ -150,7 +151,7 @@ class ResourceHandler:
         selector = parse_selector(options.label_selector, options.field_selector, served.fields)
         accepted = negotiate(request.headers.get("Accept", ""))
         await self._reach(required_resource_version(options))
-        page = list_page(self.store, self.store.of(served), served, target.namespace, options, selector)
+        page = list_page(self.store, served, target.namespace, options, selector)
         if accepted.form is Form.TABLE:
             return _respond(request, self._table(request, served, page), accepted)
         if accepted.form is Form.PARTIAL:
@@ -186,7 +187,9 @@ class ResourceHandler:
             lines = TableFormat(served, columns_of(served), self.clock, query.get("includeObject", "Metadata"))
         elif accepted.form is Form.PARTIAL:
             lines = PartialLines(served)
-        watcher = Watcher(collection, served, target.namespace, selector, lines, after=begin.after or 0)
+        watcher = Watcher(
+            collection, served, lines, namespace=target.namespace, selector=selector, after=begin.after or 0
+        )
         try:
             replay = collection.since(begin.after) if begin.after is not None else []
         except errors.ApiError as error:
@@ -228,7 +231,7 @@ class ResourceHandler:
         options = WriteOptions.parse(query, request.headers.get("User-Agent", ""))
         raw = await _read(request)
         body = read_body(request.headers.get("Content-Type", ""), raw)
-        return options, body, _duplicates(raw, body, target.served, options, patched=False)
+        return options, body, _duplicates(raw, body, target, options, patched=False)
 
     async def _create(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
         if target.served.type.namespaced and not target.namespace:
@@ -248,7 +251,7 @@ class ResourceHandler:
             raise errors.unsupported_media_type(accepted)
         raw = await _read(request)
         patch = read_body(form, raw)
-        warnings = [] if form == JSON_PATCH else _duplicates(raw, patch, served, options, patched=True)
+        warnings = [] if form == JSON_PATCH else _duplicates(raw, patch, target, options, patched=True)
         if form == APPLY_PATCH:
             outcome = await self.operations.apply(target, patch, options)
         else:
@@ -280,7 +283,7 @@ class ResourceHandler:
         options = await _delete_options(request, query)
         selected = ListOptions.parse(query, watching=False)
         selector = parse_selector(selected.label_selector, selected.field_selector, served.fields)
-        page = list_page(self.store, self.store.of(served), served, target.namespace, selected, selector)
+        page = list_page(self.store, served, target.namespace, selected, selector)
         for stored in page.items:
             one = Target(served, target.namespace, stored.name, "", target.user)
             try:
@@ -295,9 +298,8 @@ class ResourceHandler:
     def _answer(
         self, request: web.BaseRequest, served: ServedVersion, outcome: Outcome, warnings: list[str]
     ) -> web.Response:
-        accepted = negotiate(request.headers.get("Accept", ""))
-        status = 201 if outcome.created else 200
-        return self._shaped(request, served, outcome.object, accepted, status, [*warnings, *outcome.warnings])
+        outcome.warnings[:0] = warnings
+        return self._shaped(request, served, outcome, negotiate(request.headers.get("Accept", "")))
 
 
 _META_VERSION = "meta.k8s.io/v1"
@@ -321,12 +323,12 @@ def _patched(form: str, current: Object, patch: Any, served: ServedVersion) -> A
     return apply_strategic_patch(current, patch, root_shape(served.schema))
 
 
-def _duplicates(raw: bytes, body: Any, served: ServedVersion, options: WriteOptions, *, patched: bool) -> list[str]:
+def _duplicates(raw: bytes, body: Any, target: Target, options: WriteOptions, *, patched: bool) -> list[str]:
     if options.field_validation == "Ignore" or not raw.lstrip().startswith(b"{"):
         return []
     texts = [f'duplicate field "{path}"' for path in duplicate_members(raw, body)]
     if texts and options.field_validation == "Strict":
-        raise strict_error(served, texts, patched=patched)
+        raise strict_error(target, texts, patched=patched)
     return texts
 
 

@@ -9,26 +9,27 @@ both may be called once.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import errno
+import logging
 import os
 import random
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from controller.embedded.apiserver import errors
 from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, Access, User
 from controller.embedded.apiserver.admission import AdmitAll
 from controller.embedded.apiserver.builtins import CRD_GROUP, CRD_PLURAL, install_builtins
 from controller.embedded.apiserver.crds import resource_from_crd
 from controller.embedded.apiserver.deletion import DeleteOptions, delete_now
 from controller.embedded.apiserver.documents import Documents
-from controller.embedded.apiserver.errors import ApiError, Object
+from controller.embedded.apiserver.errors import ApiError, Object, internal
 from controller.embedded.apiserver.faults import (
     Action,
     Delay,
@@ -42,13 +43,15 @@ from controller.embedded.apiserver.faults import (
 from controller.embedded.apiserver.handlers import ResourceHandler, Settings
 from controller.embedded.apiserver.kubeconfig import kubeconfig, write_kubeconfig
 from controller.embedded.apiserver.negotiation import render_error
-from controller.embedded.apiserver.operations import Operations, Target
+from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.requests import RequestInfo, WriteOptions, parse_request
 from controller.embedded.apiserver.resources import Registry, ServedVersion
 from controller.embedded.apiserver.storage import Change, Event, Store, storage_key
 from controller.embedded.apiserver.streams import drop, stall
+from controller.embedded.apiserver.targets import Target
 from controller.foundation import Clock, OperationFailed, Resource
 
+_LOG = logging.getLogger(__name__)
 # The real server refuses larger bodies with 413 (control-plane.md §5).
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -78,8 +81,8 @@ class ApiServer:
     """An in-process Kubernetes API server.
 
     * `clock` stamps objects (model time), except for Leases and Events (wall time).
-    * `tokens` maps bearer tokens to users (None as the user: the administrator). Without a token a request is anonymous;
-      with `anonymous=False` that is enough for health and version only.
+    * `tokens` maps bearer tokens to users (None as the user: the administrator). Without a token a request is
+      anonymous; with `anonymous=False` that is enough for health and version only.
     * `history_limit` is how many events each resource keeps; older watches get 410.
     * `create_namespaces` makes a missing namespace on first use instead of answering 404.
     * `seed` makes UIDs and generated names repeat.
@@ -190,7 +193,7 @@ class ApiServer:
         stored = self.store.of(served).get(key)
         return None if stored is None else served.view(stored.copy())
 
-    def list(self, resource: Resource, namespace: str = "") -> list[Object]:
+    def list(self, resource: Resource, namespace: str = "") -> builtins.list[Object]:
         """Private copies of all objects of a namespace (or of all)."""
         served, _ = self._place(resource, "", namespace)
         return [served.view(stored.copy()) for stored in self.store.of(served).scan(namespace)]
@@ -204,7 +207,7 @@ class ApiServer:
             raise target.not_found()
         delete_now(self.operations, target, stored, DeleteOptions(grace_seconds=grace_seconds))
 
-    def history(self, resource: Resource, name: str, namespace: str = "default") -> list[Version]:
+    def history(self, resource: Resource, name: str, namespace: str = "default") -> builtins.list[Version]:
         """Every stored version of one object (of all that ever had the name), oldest first.
 
         Raises OperationFailed when the beginning has been dropped from the log."""
@@ -267,16 +270,18 @@ class ApiServer:
             status = response.status
         except ApiError as error:
             status = error.code
-            return web.Response(
-                body=render_error(error), status=error.code, content_type="application/json", headers=error.headers
-            )
+            return _failed(error)
+        except Exception:  # a server outlives any request; the client learns that it is not its fault
+            _LOG.exception("%s %s failed", request.method, request.path)
+            status = 500
+            return _failed(internal("the embedded API server failed on this request; its log has the traceback"))
         else:
             return response
         finally:
             if info.verb != "watch" or status != 200:
                 self.requests.append(RequestRecord(info, user.name, status))
 
-    async def _disturb(self, request: web.BaseRequest, actions: list[Action]) -> web.Response | None:
+    async def _disturb(self, request: web.BaseRequest, actions: Sequence[Action]) -> web.Response | None:
         """Play the faults that come before the verb; a scripted answer is returned."""
         for action in actions:
             if isinstance(action, Delay):
@@ -293,6 +298,12 @@ class ApiServer:
                     headers=dict(action.headers),
                 )
         return None
+
+
+def _failed(error: ApiError) -> web.Response:
+    return web.Response(
+        body=render_error(error), status=error.code, content_type="application/json", headers=error.headers
+    )
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
