@@ -17,13 +17,14 @@ no time passes while one runs. A wait that nothing will ever end raises `Deadloc
 `stall(seconds)` moves the clock while nobody runs, as a garbage collection or a suspended machine does.
 
 Not promised: anything about `time.monotonic` or `time.time`; code under test takes its time from the loop or from an
-injected clock. Subprocesses and foreign threads are not waited for.
+injected clock. Foreign threads are not waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
         self._virtual_now = 0.0
         self._jobs = 0
+        self._children: weakref.WeakSet[asyncio.SubprocessTransport] = weakref.WeakSet()
         self._patient = _PatientSelector(self, grace_seconds)
         super().__init__(self._patient)
         self._patient.own_sockets = len(self._patient.get_map())
@@ -61,8 +63,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     @property
     def jobs(self) -> int:
-        """Functions that are running in the executor."""
-        return self._jobs
+        """Functions that are running in the executor, and child processes that have not ended."""
+        return self._jobs + sum(child.get_returncode() is None for child in self._children)
+
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        """As usual; virtual time stands still until the process has ended."""
+        self._jobs += 1
+        try:
+            transport, protocol = await super().subprocess_exec(*args, **options)
+        finally:
+            self._jobs -= 1
+        self._children.add(transport)
+        return transport, protocol
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """As usual; virtual time stands still until the function has returned."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from controller.foundation import Resource
@@ -123,8 +125,6 @@ async def test_a_bookmark_is_enough_to_become_ready() -> None:
         await informer.wait_synced()
         store.wrote("ns/a", "uid", THING, "ns", "14")
         assert not store.ready("ns/a")
-        import asyncio
-
         await asyncio.sleep(6)
         assert store.ready("ns/a")
         assert not task.done()

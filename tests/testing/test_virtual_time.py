@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 
 import pytest
@@ -75,6 +76,17 @@ def test_no_time_passes_while_the_executor_works() -> None:
         return now()
 
     assert run_virtual(scenario()) == 0
+
+
+def test_no_time_passes_while_a_child_process_runs() -> None:
+    async def scenario() -> tuple[bytes, float]:
+        program = "import time; time.sleep(0.05); print('done')"
+        async with asyncio.timeout(1):
+            child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+            out, _ = await child.communicate()
+        return out, now()
+
+    assert run_virtual(scenario()) == (b"done\n", 0.0)
 
 
 def test_a_stall_moves_the_clock_past_timers_which_then_run_late() -> None:
