@@ -73,6 +73,7 @@ def demo(
     from controller.cli import demo_run  # noqa: PLC0415
     from controller.cli.demo_plan import plan_demo  # noqa: PLC0415
     from controller.cli.demo_report import render_results, summary_table  # noqa: PLC0415
+    from controller.embedded.pace import affordable_factor  # noqa: PLC0415
 
     if serve and speed not in (None, 1.0):
         raise UsageError("--serve runs in real time, so that kubectl shows true ages; leave out --speed")
@@ -80,7 +81,8 @@ def demo(
         raise UsageError(f"--report: {report!r} is a name within --directory ({directory}), not a path")
     plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed)
     if speed is None:
-        speed = 1.0 if serve else min(_FASTEST, max(1.0, (plan.trace_seconds + _MARGIN_SECONDS) / _WALL_SECONDS))
+        wanted = (plan.trace_seconds + _MARGIN_SECONDS) / _WALL_SECONDS
+        speed = 1.0 if serve else max(1.0, min(wanted, affordable_factor(plan.fit.trace), _FASTEST))
     options = demo_run.DemoOptions(
         speed=speed,
         kill_every_seconds=kill_controller_every,

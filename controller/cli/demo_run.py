@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.api import model_deployment_crd, scaler_crd
-from controller.cli.demo_plan import DEPLOYMENT, NAMESPACE, ROLE, STARTUP_SECONDS, DemoPlan
+from controller.cli.demo_plan import DEPLOYMENT, MAX_REPLICAS, NAMESPACE, ROLE, STARTUP_SECONDS, DemoPlan
 from controller.cli.demo_view import live_view
 from controller.embedded.results import WorldResults
 from controller.embedded.world import World, WorldConfig
@@ -100,6 +101,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions) -> DemoOutcome:
         namespace=NAMESPACE,
         deployment=DEPLOYMENT,
         role=ROLE,
+        initial_replicas=min(MAX_REPLICAS, max(1, math.ceil(plan.fit.need_replicas_start))),
         startup_seconds=STARTUP_SECONDS,
     )
     world = World(config, clock)
@@ -199,10 +201,10 @@ class ControllerProcess:
 
 async def _start(world: World, controller: ControllerProcess, options: DemoOptions) -> None:
     starting = asyncio.create_task(world.start(), name="start the world")
+    serving = asyncio.create_task(world.serving.wait(), name="API server")
     try:
-        while not world.api.url and not starting.done():
-            await asyncio.sleep(0.01)
-        if not starting.done():
+        await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if world.serving.is_set():
             world.write_kubeconfig(controller.kubeconfig)
             if options.serve:
                 print(f"export KUBECONFIG={controller.kubeconfig.resolve()}", flush=True)
@@ -210,6 +212,7 @@ async def _start(world: World, controller: ControllerProcess, options: DemoOptio
         await starting
     finally:
         starting.cancel()
+        serving.cancel()
     await controller.start()
 
 

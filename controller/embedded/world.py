@@ -90,6 +90,7 @@ class World:
         self._clock = clock
         self._addresses = LoopbackAddresses()
         self.api = ApiServer(clock=clock)
+        self.serving = asyncio.Event()  # the API server answers and has every object; replicas may still be starting
         self.router = Router(clock)
         self._client: ApiClient | None = None
         self._actuator: Actuator | None = None
@@ -119,6 +120,7 @@ class World:
         for obj in config.objects:
             metadata = {"namespace": config.namespace, **obj.get("metadata", {})}
             self.api.put({**obj, "metadata": metadata})
+        self.serving.set()
         self._client = ApiClient(self.api.url)
         engine = EngineConfig(
             model_name=config.model_name,

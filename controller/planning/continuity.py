@@ -1,8 +1,8 @@
 """Whether a run with restarts in it shrank anything that one unbroken run would not have shrunk by then. Pure.
 
-The recorded observations are decided again as a chain, without the restarts: each state follows from the one before, and
-the declared count is what the chain itself asked for (a count that somebody else wrote is taken over from the record).
-What the engines reported stays as recorded, because nobody can know what they would have reported otherwise.
+The recorded observations are decided again as a chain, without the restarts: each state follows from the one before,
+and the declared count is what the chain itself asked for (a count that somebody else wrote is taken over from the
+record). What the engines reported stays as recorded, because nobody can know what they would have reported otherwise.
 
 A recorded shrink is early when the chain had not asked for so few replicas at any tick since the role last grew.
 """

@@ -271,7 +271,7 @@ class ApiServer:
         except ApiError as error:
             status = error.code
             return _failed(error)
-        except Exception:  # a server outlives any request; the client learns that it is not its fault
+        except Exception:  # noqa: BLE001 - a server outlives any request; the client learns that it is not its fault
             _LOG.exception("%s %s failed", request.method, request.path)
             status = 500
             return _failed(internal("the embedded API server failed on this request; its log has the traceback"))
