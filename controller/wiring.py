@@ -191,8 +191,8 @@ class Controller:
                 crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             except NotFound:
                 raise OperationFailed(
-                    f"the CustomResourceDefinition {name} is not installed (mdscaler crd | kubectl apply -f - installs the "
-                    "scaler's, the other one comes with the operator of ModelDeployments)"
+                    f"the CustomResourceDefinition {name} is not installed (mdscaler crd | kubectl apply -f - installs "
+                    "the scaler's, the other one comes with the operator of ModelDeployments)"
                 ) from None
             except Forbidden:
                 crd = {}

@@ -155,7 +155,12 @@ async def test_builtin_columns_of(start: Start, resource: Resource, body: Any, c
 
 async def test_leases_and_events_show_holder_and_message(start: Start) -> None:
     api = await start()
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "l"},
+        "spec": {"holderIdentity": "me"},
+    }
     api.server.put(lease)
     table = (await api.get("/apis/coordination.k8s.io/v1/leases", headers=TABLE)).json
     assert table["rows"][0]["cells"][:2] == ["l", "me"]
