@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from controller.embedded.apiserver.access import User
 from controller.embedded.apiserver.errors import Object
+from controller.embedded.apiserver.rbac import User
 from controller.embedded.apiserver.resources import ServedVersion
 
 

@@ -161,7 +161,9 @@ async def test_explain_and_discovery(kubectl: Kubectl) -> None:
     assert "widget.example.com/one" not in await kubectl("get", "all")
     kubectl.server.put(widget())
     assert "widget.example.com/one" in await kubectl("get", "all")
-    assert "Established" in await kubectl("wait", "--for=condition=established", "crd/widgets.example.com", "-o", "yaml")
+    assert "Established" in await kubectl(
+        "wait", "--for=condition=established", "crd/widgets.example.com", "-o", "yaml"
+    )
 
 
 async def test_events_and_describe(kubectl: Kubectl) -> None:

@@ -98,7 +98,9 @@ async def test_openapi_describes_kinds_and_declares_field_validation(api: Client
 
 async def test_the_index_of_openapi_changes_with_a_definition(api: Client) -> None:
     before = (await api.get("/openapi/v3")).json["paths"]["apis/example.com/v1"]
-    crd = api.server.get(Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "", namespaced=False), "widgets.example.com")
+    crd = api.server.get(
+        Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "", namespaced=False), "widgets.example.com"
+    )
     assert crd is not None
     for version in crd["spec"]["versions"]:
         version["schema"]["openAPIV3Schema"]["description"] = "Changed."
@@ -162,7 +164,8 @@ async def test_tokens(start: Start, header: str, path: str, status: int) -> None
     assert answer.status == status
     if status == 403 and path.startswith("/api/"):
         assert answer.json["message"] == (
-            'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope'
+            'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" '
+            "at the cluster scope"
         )
 
 
@@ -201,7 +204,13 @@ def test_protobuf_bytes_become_base64_and_lists_lists() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"{}", envelope("Job", b""), envelope("ConfigMap", field(9, "x")), envelope("ConfigMap", b"\x0a\x7f"), b"k8s\0\x0b"],
+    [
+        b"{}",
+        envelope("Job", b""),
+        envelope("ConfigMap", field(9, "x")),
+        envelope("ConfigMap", b"\x0a\x7f"),
+        b"k8s\0\x0b",
+    ],
     ids=["no magic", "an unknown kind", "an unknown field", "a truncated field", "a bad wire type"],
 )
 def test_protobuf_that_cannot_be_read_is_a_bad_request(body: bytes) -> None:

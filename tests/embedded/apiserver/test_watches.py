@@ -170,7 +170,12 @@ async def test_a_watch_without_timeout_lasts_half_an_hour_to_an_hour(
 
 
 async def test_a_streamed_list_ends_with_a_marked_bookmark_and_goes_on(api: Client) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
     api.server.put(pod)
     newest = api.server.store.resource_version
     options = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
