@@ -14,7 +14,7 @@ import yaml
 from aiohttp import web
 
 from controller.embedded.apiserver import errors
-from controller.embedded.apiserver.access import User
+from controller.embedded.apiserver.access import Access
 from controller.embedded.apiserver.builtin_tables import columns_of
 from controller.embedded.apiserver.deletion import DeleteOptions, delete
 from controller.embedded.apiserver.errors import Object
@@ -25,11 +25,14 @@ from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.patch_json import apply_json_patch
 from controller.embedded.apiserver.patch_merge import apply_merge_patch, apply_strategic_patch
 from controller.embedded.apiserver.pruning import duplicate_members
+from controller.embedded.apiserver.rbac import User
 from controller.embedded.apiserver.requests import ListOptions, RequestInfo, WriteOptions, parse_resource_version
 from controller.embedded.apiserver.resources import Registry, ServedVersion
+from controller.embedded.apiserver.reviews import answer_review, issue_token
 from controller.embedded.apiserver.selectors import parse_selector
 from controller.embedded.apiserver.shapes import root_shape
 from controller.embedded.apiserver.storage import Store, Stored, encode
+from controller.embedded.apiserver.strategy import read_as
 from controller.embedded.apiserver.streams import stream_lines
 from controller.embedded.apiserver.table import PartialLines, TableFormat, partial_metadata
 from controller.embedded.apiserver.targets import Outcome, Target, strict_error
@@ -64,6 +67,7 @@ class ResourceHandler:
     clock: Clock
     rng: random.Random
     settings: Settings
+    access: Access
     watchers: set[Watcher]
 
     async def handle(
@@ -73,6 +77,10 @@ class ResourceHandler:
         served = self.registry.find(info.group, info.version, info.resource)
         if served is None or (info.namespace and not served.type.namespaced and info.resource != "namespaces"):
             raise errors.no_such_path()
+        if info.resource == "serviceaccounts" and info.subresource == "token" and request.method == "POST":
+            body = read_body(request.headers.get("Content-Type", ""), await _read(request))
+            made = issue_token(body, info.namespace, info.name, self.access)
+            return _respond(request, orjson.dumps(made), Accepted(), 201)
         if info.subresource and (info.subresource != "status" or not served.status):
             raise errors.no_such_path()
         namespace = info.namespace if served.type.namespaced else ""
@@ -83,6 +91,8 @@ class ResourceHandler:
         if not info.name and request.method in ("PUT", "PATCH"):
             raise errors.bad_request("name must be provided") if served.type.custom else errors.method_not_allowed()
         if info.name and request.method == "POST" and not served.type.custom:
+            raise errors.method_not_allowed()
+        if served.type.traits.virtual and info.verb != "create":
             raise errors.method_not_allowed()
         if info.verb == "watch":
             return await self._watch(request, target, query, actions)
@@ -237,6 +247,10 @@ class ResourceHandler:
         if target.served.type.namespaced and not target.namespace:
             raise errors.method_not_allowed()
         options, body, warnings = await self._read_write(request, target, query)
+        if target.served.type.traits.virtual:
+            asked = read_as(target.served, body)
+            made = answer_review(target.served.type.kind, asked, target.user, target.namespace, self.access)
+            return _respond(request, orjson.dumps(made), Accepted(), 201)
         outcome = await self.operations.create(target, body, options)
         return self._answer(request, target.served, outcome, warnings)
 

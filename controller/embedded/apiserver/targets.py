@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from controller.embedded.apiserver import errors
-from controller.embedded.apiserver.access import ANONYMOUS, User
+from controller.embedded.apiserver.access import ANONYMOUS
 from controller.embedded.apiserver.errors import Cause, GroupResource, Object
+from controller.embedded.apiserver.rbac import User
 from controller.embedded.apiserver.requests import WriteOptions
 from controller.embedded.apiserver.resources import ServedVersion
 from controller.embedded.apiserver.storage import Stored, storage_key

@@ -190,10 +190,7 @@ async def test_a_large_list_is_compressed_where_that_is_accepted(api: Client) ->
     api.server.put(config_map(blob="x" * 200_000))
     headers = {"Accept-Encoding": "gzip"}
     url = api.server.url + CONFIG_MAPS.path("default")
-    async with (
-        aiohttp.ClientSession(auto_decompress=False) as session,
-        session.get(url, headers=headers) as response,
-    ):
+    async with aiohttp.ClientSession(auto_decompress=False) as session, session.get(url, headers=headers) as response:
         assert response.headers["Content-Encoding"] == "gzip"
         assert len(gzip.decompress(await response.read())) > 200_000
     plain = await api.get(CONFIG_MAPS.path("default"), headers={"Accept-Encoding": "identity"})

@@ -84,13 +84,14 @@ CREATE_FAILURES = [
 
 
 @pytest.mark.parametrize(
-    ("resource", "body", "status", "reason", "kind"),
-    [row[1:] for row in CREATE_FAILURES],
-    ids=[r[0] for r in CREATE_FAILURES],
+    ("resource", "body", "expected"),
+    [(row[1], row[2], row[3:]) for row in CREATE_FAILURES],
+    ids=[row[0] for row in CREATE_FAILURES],
 )
 async def test_create_refuses(
-    api: Client, resource: Resource, body: Any, status: int, reason: str, kind: str | None
+    api: Client, resource: Resource, body: Any, expected: tuple[int, str, str | None]
 ) -> None:
+    status, reason, kind = expected
     api.server.put(widget("taken"))
     answer = await api.create(resource, body)
     assert (answer.status, answer.reason) == (status, reason)
