@@ -5,7 +5,7 @@ Layers, each importing only those before it:
     wire      errors · classify · connection · config · transport · wire · client · patches
     cache     envelopes · listwatch (pure) · reflector · store · cache · scopes · handlers · informer · read_your_writes
     queue     ratelimit · workqueue · workers
-    runtime   lease (pure) · elector · event_series (pure) · events
+    runtime   lease (pure) · leaselock · elector · event_series (pure) · events
 
 Only Lease and Event are written here in a meaning of their own; everything else is the caller's type and bytes.
 """
@@ -43,6 +43,7 @@ from controller.kube.events import EVENT, EventRecorder, EventType
 from controller.kube.handlers import FilteringHandler, Handler, HandlerFunctions, Registration, Tombstone
 from controller.kube.informer import Informer
 from controller.kube.lease import LEASE, Lease, LeaseSpec, LeaseTimes
+from controller.kube.leaselock import LeaseLock, Lock
 from controller.kube.listwatch import StreamingSupport
 from controller.kube.observers import (
     SILENT,
@@ -109,9 +110,11 @@ __all__ = [
     "Lag",
     "LeadershipLost",
     "Lease",
+    "LeaseLock",
     "LeaseSpec",
     "LeaseTimes",
     "ListResult",
+    "Lock",
     "NotFound",
     "NotLeader",
     "ObjectRef",
