@@ -37,7 +37,7 @@ class Resource:
         return "/".join(parts)
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """metav1.OwnerReference, the part that is read."""
 
     api_version: str = ""
@@ -47,7 +47,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
     controller: bool | None = None
 
 
-class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """metav1.ObjectMeta, the part that is read."""
 
     name: str = ""

@@ -42,6 +42,7 @@ from controller.kube.event_series import ObjectRef
 from controller.kube.events import EVENT, EventRecorder, EventType
 from controller.kube.handlers import FilteringHandler, Handler, HandlerFunctions, Registration, Tombstone
 from controller.kube.informer import Informer
+from controller.kube.lean import lean
 from controller.kube.lease import LEASE, Lease, LeaseSpec, LeaseTimes
 from controller.kube.leaselock import LeaseLock, Lock
 from controller.kube.listwatch import StreamingSupport
@@ -55,7 +56,7 @@ from controller.kube.observers import (
     RestartReason,
     SilentObserver,
 )
-from controller.kube.pacing import TimeBudget, quiet_collector, settle
+from controller.kube.pacing import TimeBudget, settle
 from controller.kube.patches import JsonPatch, Patch, apply_patch, json_pointer, merge_patch
 from controller.kube.ratelimit import ItemBackoff
 from controller.kube.read_your_writes import ConsistencyStore, Lag
@@ -149,11 +150,11 @@ __all__ = [
     "apply_patch",
     "is_older",
     "json_pointer",
+    "lean",
     "load_connection",
     "merge_patch",
     "new_identity",
     "parse_version",
-    "quiet_collector",
     "run_workers",
     "settle",
 ]

@@ -31,7 +31,7 @@ from controller.kube.errors import (
 from controller.kube.lines import LineSplitter
 from controller.kube.listwatch import StreamingSupport
 from controller.kube.pages import PageRequest
-from tests.kube.scripted_client import bookmark, error, event, thing, thing_list
+from tests.kube.scripted_client import ScriptedBody, bookmark, error, event, thing, thing_list
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,10 @@ class ModelServer:
 
     # ---- what a reflector asks ---------------------------------------------------------------------------------------
 
-    async def list_body(self, path: str, request: PageRequest, selectors: Iterable[tuple[str, str]]) -> bytes:
+    @asynccontextmanager
+    async def open_list(
+        self, path: str, request: PageRequest, selectors: Iterable[tuple[str, str]]
+    ) -> AsyncIterator[ScriptedBody]:
         self.requests += 1
         await asyncio.sleep(self.rng.random() * 0.2)
         self._perhaps_fail()
@@ -113,7 +116,7 @@ class ModelServer:
         if rest:
             token = f"c{self.requests}"
             self.snapshots[token] = (version, rest)
-        return thing_list(version, *page, continue_=token)
+        yield ScriptedBody(thing_list(version, *page, continue_=token), self.rng.randint(1, 400))
 
     @asynccontextmanager
     async def watch(
