@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -58,35 +58,49 @@ class DocumentError(ValueError):
     """The text is no acceptable document. The message says where and what to change."""
 
 
-def read_document(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> object:
+class Bounds(NamedTuple):
+    """What a document may hold. The defaults are for a catalog that anyone in a namespace may have written; they are
+    widened only for files that a person names on a command line."""
+
+    max_bytes: int = MAX_BYTES
+    max_depth: int = MAX_DEPTH
+    max_nodes: int = MAX_NODES
+
+
+CATALOG_BOUNDS: Final = Bounds()
+
+
+def read_document(text: str | bytes, bounds: Bounds = CATALOG_BOUNDS) -> object:
     """The plain value (dict, list, str, int, float, bool, None) of the one document in `text`. Raises DocumentError."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(data) > max_bytes:
-        raise DocumentError(f"the document has {len(data):,} bytes; the limit is {max_bytes:,}: split the catalog")
+    if len(data) > bounds.max_bytes:
+        raise DocumentError(
+            f"the document has {len(data):,} bytes; the limit is {bounds.max_bytes:,}: split the catalog"
+        )
     try:
         decoded = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DocumentError(f"byte {error.start} is not UTF-8: save the document as UTF-8 text") from None
     if decoded.lstrip()[:1] == "{":
         try:
-            return _read_json(decoded)
+            return _read_json(decoded, bounds)
         except _NotJson:
             pass  # a YAML flow mapping starts with a brace too
-    return _read_yaml(decoded)
+    return _read_yaml(decoded, bounds)
 
 
 class _NotJson(Exception):
     pass
 
 
-def _read_json(text: str) -> object:
+def _read_json(text: str, bounds: Bounds) -> object:
     nodes = 0
 
     def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
         nonlocal nodes
         nodes += len(pairs) + 1
-        if nodes > MAX_NODES:
-            raise DocumentError(f"the document has more than {MAX_NODES:,} nodes: split the catalog")
+        if nodes > bounds.max_nodes:
+            raise DocumentError(f"the document has more than {bounds.max_nodes:,} nodes: split the catalog")
         mapping = dict(pairs)
         if len(mapping) < len(pairs):
             seen: set[str] = set()
@@ -101,11 +115,11 @@ def _read_json(text: str) -> object:
     except DocumentError:
         raise
     except RecursionError:
-        raise DocumentError(f"the document is nested deeper than {MAX_DEPTH} levels") from None
+        raise DocumentError(f"the document is nested deeper than {bounds.max_depth} levels") from None
     except ValueError:
         raise _NotJson from None
-    if not _within_depth(value, MAX_DEPTH):
-        raise DocumentError(f"the document is nested deeper than {MAX_DEPTH} levels")
+    if not _within_depth(value, bounds.max_depth):
+        raise DocumentError(f"the document is nested deeper than {bounds.max_depth} levels")
     return value
 
 
@@ -122,9 +136,9 @@ def _within_depth(value: object, depth: int) -> bool:
     return True
 
 
-def _read_yaml(text: str) -> object:
+def _read_yaml(text: str, bounds: Bounds) -> object:
     try:
-        return _build(yaml.parse(text, Loader=_Loader))
+        return _build(yaml.parse(text, Loader=_Loader), bounds)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -135,7 +149,7 @@ def _read_yaml(text: str) -> object:
 _MISSING: Final = object()
 
 
-def _build(events: Any) -> object:
+def _build(events: Any, bounds: Bounds) -> object:
     """The value of the single document in an event stream. One stack frame per open collection."""
     stack: list[dict[str, object] | list[object]] = []
     keys: list[object] = []  # the pending key of each open mapping, _MISSING when a key comes next
@@ -152,8 +166,8 @@ def _build(events: Any) -> object:
                 value = _resolve(event.value)
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             _check_node(event)
-            if len(stack) >= MAX_DEPTH:
-                raise _at(event, f"the document is nested deeper than {MAX_DEPTH} levels")
+            if len(stack) >= bounds.max_depth:
+                raise _at(event, f"the document is nested deeper than {bounds.max_depth} levels")
             value = {} if kind is yaml.MappingStartEvent else []
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             stack.pop()
@@ -166,8 +180,8 @@ def _build(events: Any) -> object:
         else:
             continue
         nodes += 1
-        if nodes > MAX_NODES:
-            raise _at(event, f"the document has more than {MAX_NODES:,} nodes: split the catalog")
+        if nodes > bounds.max_nodes:
+            raise _at(event, f"the document has more than {bounds.max_nodes:,} nodes: split the catalog")
         if not stack:
             root = value
         else:

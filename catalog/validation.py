@@ -52,9 +52,10 @@ MAX_MILLISECONDS: Final = 86_400_000.0
 MAX_TOKENS: Final = 10_000_000
 MAX_CONCURRENCY: Final = 1_000_000
 MAX_REQUESTS: Final = 2_000_000_000
-# Little's law with medians instead of means is off by up to three either way; seconds read as milliseconds are off by a
-# thousand, a per-accelerator throughput by the number of accelerators.
-LITTLE_SLACK: Final = 20.0
+# Requests in flight by Little's law ÷ stated concurrency, with medians for means. Above: more throughput than these
+# latencies allow, which only a wrong unit or accelerator count gives. Below: a slow client can leave slots empty, but
+# latencies in seconds are off by a thousand.
+LITTLE_BAND: Final = (0.005, 20.0)
 
 _E = TypeVar("_E", bound=StrEnum)
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -388,7 +389,7 @@ def _check_load_axis(point: Point, workload: Workload, path: str, f: Findings) -
     output_tokens = workload.lengths[1]
     seconds = (first_token + per_token * max(output_tokens - 1, 0)) / 1000
     in_flight = point.output_tokens_per_second / output_tokens * seconds
-    if not point.concurrency / LITTLE_SLACK <= in_flight <= point.concurrency * LITTLE_SLACK:
+    if not LITTLE_BAND[0] <= in_flight / point.concurrency <= LITTLE_BAND[1]:
         f.add(
             f"{path}.concurrency",
             f"load axis is incoherent: this throughput at these latencies keeps about {in_flight:.3g} requests in "
