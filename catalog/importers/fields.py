@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from catalog.importers.rules import Refused, Rule
+from catalog.quantiles import Quantiles
 
 Record = Mapping[str, Any]
 
@@ -90,24 +91,49 @@ def text(raw: Record, key: str) -> str | None:
     return value
 
 
-Plan = tuple[tuple[str, float, str], ...]
-
 _STATISTIC: Final = re.compile(r"(p[0-9]+(?:\.[0-9]+)?|median)_(ttft|tpot|itl)(_ms)?")
 
 
+class LatencyReader:
+    """Reads the quantiles of TTFT, ITL and TPOT, and their means with the end-to-end latency's, out of records with
+    one set of keys; absent values are left out. Made once per key set, because a file has thousands of rows and two
+    or three key sets."""
+
+    METRICS: Final = ("ttft", "itl", "tpot")
+
+    def __init__(self, keys: tuple[str, ...], suffix: str) -> None:
+        found: dict[str, dict[float, str]] = {metric: {} for metric in self.METRICS}
+        for key in keys:
+            match = _STATISTIC.fullmatch(key) if isinstance(key, str) else None
+            if match is None or (match.group(3) or "") != suffix:
+                continue
+            quantile = 50.0 if match.group(1) == "median" else float(match.group(1)[1:])
+            if 0 < quantile <= 100:
+                found[match.group(2)][quantile] = key
+        self._quantiles = tuple(tuple(sorted(found[metric].items())) for metric in self.METRICS)
+        self._means = tuple(f"mean_{metric}{suffix}" for metric in (*self.METRICS, "e2el"))
+
+    def quantiles(self, raw: Record, scale: float) -> tuple[Quantiles, Quantiles, Quantiles]:
+        """(TTFT, ITL, TPOT), each value times `scale`."""
+        result: list[Quantiles] = []
+        for plan in self._quantiles:
+            measured = []
+            for quantile, key in plan:
+                value = number(raw, key)
+                if value is not None:
+                    measured.append((quantile, value * scale))
+            result.append(tuple(measured))
+        return result[0], result[1], result[2]
+
+    def means(self, raw: Record, scale: float) -> list[float | None]:
+        """Mean TTFT, ITL, TPOT and end-to-end latency, each times `scale`."""
+        return [None if (value := number(raw, key)) is None else value * scale for key in self._means]
+
+
 @lru_cache(maxsize=256)
-def quantile_plan(keys: tuple[str, ...], suffix: str) -> Plan:
-    """(metric, quantile, key) of every latency quantile among the keys of a record, metrics ttft, tpot and itl.
-    Cached by key set, because a file has thousands of rows and two or three key sets."""
-    plan = []
-    for key in keys:
-        match = _STATISTIC.fullmatch(key)
-        if match is None or (match.group(3) or "") != suffix:
-            continue
-        quantile = 50.0 if match.group(1) == "median" else float(match.group(1)[1:])
-        if 0 < quantile <= 100:
-            plan.append((match.group(2), quantile, key))
-    return tuple(sorted(plan))
+def latency_reader(keys: tuple[str, ...], suffix: str) -> LatencyReader:
+    """The reader for records with these keys; `suffix` is what follows the metric in a key (`_ms` or nothing)."""
+    return LatencyReader(keys, suffix)
 
 
 def _show(value: object) -> str:

@@ -29,7 +29,7 @@ from catalog.identity import (
     check_parallel,
 )
 from catalog.importers.candidate import Candidate, Measurement, judge
-from catalog.importers.fields import Record, boolean, degree, number, quantile_plan, required, text, whole
+from catalog.importers.fields import Record, boolean, degree, latency_reader, number, required, text, whole
 from catalog.importers.files import SourceFile
 from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
@@ -141,11 +141,9 @@ def _candidate(
     metrics = row.get("metrics")
     if not isinstance(metrics, dict):
         metrics = row
-    statistics: dict[str, list[tuple[float, float]]] = {"ttft": [], "itl": [], "tpot": []}
-    for metric, quantile, key in quantile_plan(tuple(metrics), ""):
-        value = number(metrics, key)
-        if value is not None:
-            statistics[metric].append((quantile, value * 1000))
+    reader = latency_reader(tuple(metrics), "")
+    ttft, itl, tpot = reader.quantiles(metrics, 1000.0)
+    mean_ttft, mean_itl, mean_tpot, mean_e2el = reader.means(metrics, 1000.0)
     isl, osl = whole(row, "isl"), whole(row, "osl")
     if isl is None or osl is None:
         if file_lengths is None:
@@ -172,20 +170,15 @@ def _candidate(
         input_tokens=isl * MEAN_LENGTH,
         output_tokens=osl * MEAN_LENGTH,
         nominal=(isl, osl),
-        ttft=tuple(statistics["ttft"]),
-        itl=tuple(statistics["itl"]),
-        tpot=tuple(statistics["tpot"]),
-        mean_ttft=_milliseconds(metrics, "mean_ttft"),
-        mean_itl=_milliseconds(metrics, "mean_itl"),
-        mean_tpot=_milliseconds(metrics, "mean_tpot"),
-        mean_e2el=_milliseconds(metrics, "mean_e2el"),
+        ttft=ttft,
+        itl=itl,
+        tpot=tpot,
+        mean_ttft=mean_ttft,
+        mean_itl=mean_itl,
+        mean_tpot=mean_tpot,
+        mean_e2el=mean_e2el,
         completed=REQUESTS_PER_SLOT * concurrency,
     )
-
-
-def _milliseconds(metrics: Record, key: str) -> float | None:
-    value = number(metrics, key)
-    return None if value is None else value * 1000
 
 
 # Every field that `_deployment` reads.

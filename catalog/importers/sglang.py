@@ -12,13 +12,12 @@ quantile.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 from catalog.identity import Engine, Quantization, Role
 from catalog.importers.candidate import Candidate, Measurement, judge
-from catalog.importers.fields import Record, boolean, degree, number, section, text, whole
+from catalog.importers.fields import Record, boolean, degree, latency_reader, number, section, text, whole
 from catalog.importers.files import SourceFile
 from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
@@ -29,7 +28,6 @@ from catalog.quantization import quantization_of_flag
 from catalog.schema import Source
 
 TOOL: Final = "sglang.bench_serving"
-_STATISTIC: Final = re.compile(r"(p[0-9]+(?:\.[0-9]+)?|median)_(ttft|tpot|itl)_ms")
 _SHARED_PREFIX: Final = ("generated-shared-prefix", "gsp", "mooncake", "trace")
 
 
@@ -63,14 +61,9 @@ def _candidate(record: Any, file: SourceFile, options: ImportOptions) -> Candida
     total = number(record, "total_throughput")
     if total is None and total_input is not None and total_output is not None and duration:
         total = (total_input + total_output) / duration
-    statistics: dict[str, list[tuple[float, float]]] = {"ttft": [], "itl": [], "tpot": []}
-    for key in record:
-        match = _STATISTIC.fullmatch(key) if isinstance(key, str) else None
-        value = number(record, key) if match else None
-        if match and value is not None:
-            quantile = 50.0 if match.group(1) == "median" else float(match.group(1)[1:])
-            if 0 < quantile <= 100:
-                statistics[match.group(2)].append((quantile, value))
+    reader = latency_reader(tuple(record), "_ms")
+    ttft, itl, tpot = reader.quantiles(record, 1.0)
+    mean_ttft, mean_itl, mean_tpot, _ = reader.means(record, 1.0)
     errors = record.get("errors")
     info = section(record, "server_info")
     lengths = whole(record, "random_input_len"), whole(record, "random_output_len")
@@ -85,12 +78,12 @@ def _candidate(record: Any, file: SourceFile, options: ImportOptions) -> Candida
         input_tokens=total_input / completed if total_input is not None and completed else None,
         output_tokens=total_output / completed if total_output is not None and completed else None,
         nominal=(lengths[0], lengths[1]) if lengths[0] and lengths[1] else None,
-        ttft=tuple(sorted(statistics["ttft"])),
-        itl=tuple(sorted(statistics["itl"])),
-        tpot=tuple(sorted(statistics["tpot"])),
-        mean_ttft=number(record, "mean_ttft_ms"),
-        mean_itl=number(record, "mean_itl_ms"),
-        mean_tpot=number(record, "mean_tpot_ms"),
+        ttft=ttft,
+        itl=itl,
+        tpot=tpot,
+        mean_ttft=mean_ttft,
+        mean_itl=mean_itl,
+        mean_tpot=mean_tpot,
         mean_e2el=number(record, "mean_e2e_latency_ms"),
         completed=completed,
         failed=float(sum(1 for error in errors if error)) if isinstance(errors, list) else None,

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from catalog.importers.candidate import Candidate, Measurement, judge
-from catalog.importers.fields import Record, number, quantile_plan, text
+from catalog.importers.fields import Record, latency_reader, number, text
 from catalog.importers.files import SourceFile
 from catalog.importers.laws import LITTLE_BAND_SHORT
 from catalog.importers.models import repository
@@ -85,16 +85,9 @@ def _candidate(record: object, file: SourceFile, options: ImportOptions) -> Cand
 
 def _read_latencies(candidate: Candidate, record: Record, keys: tuple[str, ...], scale: float) -> None:
     suffix = "_ms" if any(key.endswith("_ms") for key in keys) else ""
-    statistics: dict[str, list[tuple[float, float]]] = {"ttft": [], "itl": [], "tpot": []}
-    for metric, quantile, key in quantile_plan(keys, suffix):
-        value = number(record, key)
-        if value is not None:
-            statistics[metric].append((quantile, value * scale))
-    candidate.ttft, candidate.itl, candidate.tpot = (tuple(statistics[m]) for m in ("ttft", "itl", "tpot"))
-    means = [number(record, f"mean_{metric}{suffix}") for metric in ("ttft", "itl", "tpot", "e2el")]
-    candidate.mean_ttft, candidate.mean_itl, candidate.mean_tpot, candidate.mean_e2el = (
-        None if mean is None else mean * scale for mean in means
-    )
+    reader = latency_reader(keys, suffix)
+    candidate.ttft, candidate.itl, candidate.tpot = reader.quantiles(record, scale)
+    candidate.mean_ttft, candidate.mean_itl, candidate.mean_tpot, candidate.mean_e2el = reader.means(record, scale)
 
 
 def _decide_unit(candidate: Candidate, record: Record, keys: tuple[str, ...]) -> None:
