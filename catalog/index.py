@@ -14,6 +14,7 @@ import numpy as np
 from catalog.canonical import profile_digest
 from catalog.identity import DEGREES, Identity, Quantization, differing_fields
 from catalog.schema import Catalog, Profile
+from catalog.workload_mix import MixFit, MixRefusal, fit_profiles
 
 # How telling a difference is: the model first, then what decides the order of magnitude of the speed. Each weight is
 # above the sum of those after it, so "nearest" reads as a sorted comparison and has no surprising ties.
@@ -44,6 +45,7 @@ class CatalogIndex:
         ]
         self._matrix = np.array(rows, dtype=np.int32).reshape(len(rows), _FIELDS)
         self._digests: dict[str, str] = {}
+        self._fits: dict[str, MixFit | MixRefusal] = {}
 
     def profiles(self, identity: Identity) -> tuple[Profile, ...]:
         """The profiles of exactly this identity (one per workload); empty where there is none."""
@@ -70,6 +72,15 @@ class CatalogIndex:
         known = self._digests.get(key)
         if known is None:
             known = self._digests[key] = profile_digest(profile)
+        return known
+
+    def fit(self, profile: Profile) -> MixFit | MixRefusal:
+        """The fit over the workloads of the profile's identity that come from its tool and image, computed once."""
+        key = profile.key
+        known = self._fits.get(key)
+        if known is None:
+            others = [p for p in self.profiles(profile.identity) if p is not profile and p.family == profile.family]
+            known = self._fits[key] = fit_profiles([profile, *others])
         return known
 
 

@@ -105,7 +105,7 @@ def _merge_one(candidates: list[Profile]) -> tuple[Profile, int]:
     ordered = [profile for _, profile in reversed(newest_first)]
     measured = [profile for profile in ordered if profile.source.basis is Basis.MEASURED] or ordered
     newest = next((profile for profile in measured if _is_clean(profile)), measured[0])
-    family = [profile for profile in measured if _family(profile) == _family(newest)]
+    family = [profile for profile in measured if profile.family == newest.family]
     points, contributors = _points(family)
     # The first contributor in order of recency gives the profile its provenance.
     lead = next(profile for profile in family if id(profile) in contributors)
@@ -136,11 +136,6 @@ def _pin(point: Point, origin: Profile, lead: Profile) -> Point:
     run = None if run == lead.source.run else run
     date = None if date == lead.source.date else date
     return point if (run, date) == (point.run, point.date) else msgspec.structs.replace(point, run=run, date=date)
-
-
-def _family(profile: Profile) -> tuple[str | None, ...]:
-    source = profile.source
-    return source.tool, source.version, source.image, profile.engine_version
 
 
 def _is_clean(profile: Profile) -> bool:

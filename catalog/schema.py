@@ -147,6 +147,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.identity.key}@{self.workload.label}"
 
     @property
+    def family(self) -> tuple[str | None, ...]:
+        """Tool, its version, image and engine version: what one curve may not mix."""
+        return self.source.tool, self.source.version, self.source.image, self.engine_version
+
+    @property
     def mix(self) -> float:
         """Input tokens per output token, from the measured totals (never from the nominal lengths)."""
         ratios = sorted(p.total_tokens_per_second / p.output_tokens_per_second - 1 for p in self.points)
