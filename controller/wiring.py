@@ -1,1 +1,298 @@
-"""Builds a running controller from `Settings`."""
+"""Builds a running controller from its settings: who is made of what, and in which order it starts and stops.
+
+Start: endpoints → connection → caches → events → election, whose winner works. Stop is the reverse: the workers end,
+the lease is released, then everything they needed goes. A process that loses its lease ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import orjson
+from prometheus_client import CollectorRegistry
+
+from controller.api import CUSTOM_RESOURCE_DEFINITIONS, FIELD_MANAGER, MANAGED_BY, MANAGED_BY_LABEL
+from controller.engines import Scraper
+from controller.foundation import Clock, OperationFailed, ScaledClock, WallClock
+from controller.foundation.settings import ClockSettings, ControllerSettings
+from controller.kube import (
+    ApiError,
+    Connection,
+    ConsistencyStore,
+    Elector,
+    EventRecorder,
+    Forbidden,
+    KubeClient,
+    LeadershipLost,
+    LeaseTimes,
+    NotFound,
+    ReconcileOutcome,
+    WorkQueue,
+    load_connection,
+    run_workers,
+    settle,
+)
+from controller.operations import (
+    Component,
+    Health,
+    KubeMetrics,
+    Lifecycle,
+    LoopLag,
+    OperationsServer,
+    Probe,
+    QueueMetrics,
+    ReconcileMetrics,
+    ScalerMetrics,
+    get_logger,
+    register_build_info,
+)
+from controller.reconcile import (
+    Binder,
+    Caches,
+    Committer,
+    ControllerCaches,
+    NoRecords,
+    Reconciler,
+    RecordDirectory,
+    RecordSink,
+    Reporter,
+    Sampler,
+    StatusWriter,
+)
+
+# controller-runtime's CacheSyncTimeout: a controller that cannot read its objects for so long says so and is restarted.
+CACHE_SYNC_SECONDS = 120.0
+# A server that cannot be reached at the start is tried for this long; then a restart with back-off is the better retry.
+REACH_SECONDS = 10.0
+# No watch, not even a bookmark (one a minute), for so long: the process is blind.
+SILENCE_SECONDS = 600.0
+# Of the orderly stop, the share that reconciles under way may use.
+_WORK_SHARE = 0.6
+
+_SCALER_CRD = "modeldeploymentscalers.worker.gpustack.ai"
+_TARGET_CRD = "modeldeployments.worker.gpustack.ai"
+
+
+async def run_controller(settings: ControllerSettings, version: str) -> int:
+    """Run until a signal or a failure; returns the exit status. Raises MdscalerError when it cannot start."""
+    connection = await load_connection(settings.kubeconfig, settings.context)
+    times = None
+    if settings.leader_election is not None:
+        election = settings.leader_election
+        times = LeaseTimes(
+            election.lease_duration_seconds, election.renew_deadline_seconds, election.retry_period_seconds
+        )
+    return await Controller(settings, connection, times, version).run()
+
+
+class Controller:
+    """One process' worth of objects. Runs once."""
+
+    def __init__(
+        self, settings: ControllerSettings, connection: Connection, times: LeaseTimes | None, version: str
+    ) -> None:
+        self._settings = settings
+        self._log = get_logger("controller")
+        self._life = Lifecycle(grace_seconds=settings.grace_seconds)
+        registry = CollectorRegistry()
+        register_build_info(registry, version)
+        kube_metrics = KubeMetrics(registry)
+        self._reconcile_metrics = ReconcileMetrics(registry, "modeldeploymentscaler", settings.workers)
+        self._health = Health()
+        self._lag = LoopLag(registry)
+        self._endpoints = OperationsServer(registry, self._health, settings.metrics_address, settings.health_address)
+        self._client = KubeClient(
+            connection,
+            user_agent=f"{FIELD_MANAGER}/{version} (python)",
+            field_manager=FIELD_MANAGER,
+            observer=kube_metrics,
+        )
+        self._queue = WorkQueue(observer=QueueMetrics(registry, "modeldeploymentscaler"))
+        self._caches = ControllerCaches(self._client, settings.namespaces, self._queue, kube_metrics)
+        self._consistency = ConsistencyStore()
+        self._caches.register_with(self._consistency)
+        self._events = EventRecorder(
+            self._client, controller=FIELD_MANAGER, instance=settings.identity, observer=kube_metrics
+        )
+        clock = make_clock(settings.clock)
+        self._scraper = Scraper(
+            clock=clock, timeout_seconds=settings.scrape_timeout_seconds, concurrency=settings.scrape_concurrency
+        )
+        records: RecordSink = NoRecords()
+        if settings.record_directory is not None:
+            records = RecordDirectory(settings.record_directory)
+        metrics = ScalerMetrics(registry)
+        self._reconciler = Reconciler(
+            caches=Caches(self._caches.scalers.store.get, self._caches.targets.store.get),
+            sampler=Sampler(self._scraper, self._caches.pods_of, metrics, clock),
+            binder=Binder(self._client, self._consistency, clock),
+            committer=Committer(self._client, self._consistency),
+            reporter=Reporter(StatusWriter(self._client, self._consistency), self._events, metrics, clock),
+            metrics=metrics,
+            records=records,
+            consistency=self._consistency,
+            clock=clock,
+            process=settings.identity,
+        )
+        self._elector: Elector | None = None
+        if settings.leader_election is not None:
+            self._elector = Elector(
+                self._client,
+                settings.leader_election.namespace,
+                settings.leader_election.name,
+                identity=settings.identity,
+                times=times,
+                observer=kube_metrics,
+            )
+            self._client.gate = self._elector.check_write
+        self._election: asyncio.Task[None] | None = None
+        self._synced = False
+
+    def request_stop(self) -> None:
+        """Begin an orderly stop, as SIGTERM does."""
+        self._life.request_stop()
+
+    async def run(self, *, handle_signals: bool = True) -> int:
+        """Start, wait, stop; the exit status."""
+        self._register_checks()
+        return await self._life.run(
+            [
+                Component("endpoints", self._endpoints.start, self._endpoints.stop),
+                Component("connection", self._reach_server, self._client.close),
+                Component("scraper", stop=self._scraper.close),
+                Component("event loop probe", self._start_probe),
+                Component("caches", self._start_caches),
+                Component("events", self._start_events),
+                Component("election", self._start_election, self._stop_election),
+            ],
+            handle_signals=handle_signals,
+        )
+
+    # ---- start, in this order ----------------------------------------------------------------------------------------
+
+    async def _reach_server(self) -> None:
+        try:
+            async with asyncio.timeout(REACH_SECONDS):
+                answer = orjson.loads(await self._client.request_raw("GET", "/version"))
+        except (ApiError, TimeoutError, orjson.JSONDecodeError) as failure:
+            what = str(failure) or f"no answer within {REACH_SECONDS:g} s"
+            raise OperationFailed(
+                f"cannot reach the Kubernetes API at {self._client.connection.server}: {what}"
+            ) from None
+        self._log.info("connected", server=self._client.connection.server, kubernetes=answer.get("gitVersion"))
+        await self._check_crds()
+
+    async def _check_crds(self) -> None:
+        """Both kinds must be served; a scaler CRD that is not ours belongs to another controller of the same
+        objects."""
+        for name in (_SCALER_CRD, _TARGET_CRD):
+            try:
+                crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+            except NotFound:
+                raise OperationFailed(
+                    f"the CustomResourceDefinition {name} is not installed (mdscaler crd | kubectl apply -f - installs "
+                    "the scaler's, the other one comes with the operator of ModelDeployments)"
+                ) from None
+            except Forbidden:
+                crd = {}
+            except ApiError as failure:
+                raise OperationFailed(f"cannot read the CustomResourceDefinition {name}: {failure}") from None
+            labels = (crd.get("metadata") or {}).get("labels") or {}
+            if name == _SCALER_CRD and labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
+                self._reconciler.stay_in_shadow(
+                    f"the CustomResourceDefinition {name} does not carry {MANAGED_BY_LABEL}={MANAGED_BY}: another "
+                    "controller may act on these scalers, so nothing is written"
+                )
+                self._log.warning("staying in Shadow", crd=name, reason="it is not ours, or cannot be read")
+
+    async def _start_probe(self) -> None:
+        self._life.spawn("event loop probe", self._lag.run())
+
+    async def _start_caches(self) -> None:
+        for informer in self._caches.informers:
+            self._life.spawn(f"informer {informer.resource.plural}", informer.run())
+        try:
+            async with asyncio.timeout(CACHE_SYNC_SECONDS):
+                for registration in self._caches.registrations:
+                    await registration.wait_synced()
+        except TimeoutError:
+            late = [each.resource.plural for each in self._caches.informers if not each.has_synced]
+            raise OperationFailed(
+                f"could not read {', '.join(late) or 'all objects'} within {CACHE_SYNC_SECONDS:g} s; the log says why"
+            ) from None
+        settle()
+        self._synced = True
+        self._log.info("caches are synced", scalers=len(self._caches.scalers.store), pods=len(self._caches.pods.store))
+
+    async def _start_events(self) -> None:
+        self._life.spawn("events", self._events.run())
+
+    async def _start_election(self) -> None:
+        self._election = self._life.spawn("election", self._elect())
+
+    async def _elect(self) -> None:
+        if self._elector is None:
+            await self._work()
+            return
+        try:
+            await self._elector.run(self._work)
+        except LeadershipLost as loss:
+            # Whoever leads next may begin any moment: no orderly stop, no last write.
+            self._log.error("leadership lost, ending the process at once", reason=str(loss))
+            os._exit(1)
+
+    async def _work(self) -> None:
+        """Reconcile until the queue is shut down; a cancellation lets the reconciles under way come to their end."""
+        self._log.info("working", workers=self._settings.workers)
+        work = asyncio.ensure_future(
+            run_workers(self._queue, self._reconcile, self._settings.workers, observer=self._reconcile_metrics)
+        )
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._queue.shut_down()
+            await asyncio.wait({work}, timeout=_WORK_SHARE * self._settings.grace_seconds)
+            work.cancel()
+            await asyncio.wait({work})
+            raise
+
+    async def _reconcile(self, key: str) -> ReconcileOutcome:
+        self._reconcile_metrics.began()
+        try:
+            return await self._reconciler.reconcile(key)
+        finally:
+            self._reconcile_metrics.left()
+
+    async def _stop_election(self) -> None:
+        if self._election is not None:
+            self._election.cancel()
+            await asyncio.wait({self._election})
+
+    # ---- health ------------------------------------------------------------------------------------------------------
+
+    def _register_checks(self) -> None:
+        self._health.add(Probe.LIVE, "event-loop", self._lag.check)
+        self._health.add(Probe.LIVE, "lease", self._check_lease)
+        self._health.add(Probe.LIVE, "informers", self._check_informers)
+        self._health.add(Probe.READY, "caches", lambda: None if self._synced else "the caches are not synced yet")
+
+    def _check_lease(self) -> str | None:
+        try:
+            if self._elector is not None:
+                self._elector.check_health()
+        except LeadershipLost as loss:
+            return str(loss)
+        return None
+
+    def _check_informers(self) -> str | None:
+        if not self._synced:
+            return None  # the start has its own deadline
+        silent = {each.resource.plural: each.silent_seconds() for each in self._caches.informers}
+        late = [f"{name} for {seconds:.0f} s" for name, seconds in silent.items() if seconds > SILENCE_SECONDS]
+        return f"no sign of life from the watch of {', '.join(late)}" if late else None
+
+
+def make_clock(settings: ClockSettings) -> Clock:
+    """The clock that decisions are made by."""
+    return WallClock() if settings.factor == 1.0 else ScaledClock(settings.epoch_seconds, settings.factor)

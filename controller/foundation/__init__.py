@@ -2,7 +2,7 @@
 
 from controller.foundation.clock import Clock, ManualClock, ScaledClock, WallClock, monotonic, wall_now
 from controller.foundation.errors import FieldError, MdscalerError, OperationFailed, UsageError
-from controller.foundation.objects import KubeObject, ObjectMeta, OwnerReference, Resource, split_key
+from controller.foundation.objects import KubeObject, ObjectMeta, OwnerReference, Resource, decode_object, split_key
 from controller.foundation.quantity import QUANTITY_PATTERN, describe, format_quantity, parse_quantity
 from controller.foundation.redaction import REDACTED, redact
 from controller.foundation.timestamps import format_micro_time, format_time, parse_time
@@ -22,6 +22,7 @@ __all__ = [
     "ScaledClock",
     "UsageError",
     "WallClock",
+    "decode_object",
     "describe",
     "format_micro_time",
     "format_quantity",

@@ -13,6 +13,7 @@ Nothing in this project calls `time.time()` outside this module.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Protocol
 
@@ -49,12 +50,14 @@ class WallClock:
 class ScaledClock:
     """Model time runs `factor` times as fast as wall time, both being equal at `epoch_seconds`.
 
-    Raises ValueError when the factor is not a positive finite number.
+    Raises ValueError when the factor is not a positive finite number or the epoch is not finite.
     """
 
     def __init__(self, epoch_seconds: float, factor: float) -> None:
         if not 0.0 < factor < float("inf"):
             raise ValueError(f"clock factor must be a positive number, got {factor!r}")
+        if not math.isfinite(epoch_seconds):
+            raise ValueError(f"clock epoch must be a Unix time in seconds, got {epoch_seconds!r}")
         self.epoch_seconds = epoch_seconds
         self.factor = factor
 
@@ -68,6 +71,11 @@ class ScaledClock:
         return model_seconds / self.factor
 
 
+# Sums of fractions round at the seventh decimal of today's Unix time (its last place is worth 0.24 µs), so a sleep of
+# 0.3 s could outlast three steps of 0.1 s.
+_ROUNDING_SECONDS = 1e-6
+
+
 class ManualClock:
     """A clock that stands still until a test moves it; `sleep` returns once the time has been reached."""
 
@@ -79,14 +87,17 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move the time forward and wake whoever sleeps."""
+        """Move the time forward and wake whoever sleeps. Raises ValueError for a step that is not zero or positive."""
+        if not 0.0 <= seconds < float("inf"):
+            raise ValueError(f"a clock only moves forward, got {seconds!r}")
         self._now += seconds
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def sleep(self, seconds: float) -> None:
         until = self._now + seconds
-        while self._now < until:
+        await asyncio.sleep(0)  # like the other clocks: a sleep of nothing still lets others run
+        while until - self._now > _ROUNDING_SECONDS:
             await self._changed.wait()
 
     def wall_seconds(self, model_seconds: float) -> float:

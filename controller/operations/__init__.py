@@ -1,1 +1,31 @@
-"""Under construction."""
+"""How this process is watched and run: logs, metrics, health, endpoints, order of start and stop."""
+
+from controller.operations.health import Check, Health, Probe, Verdict
+from controller.operations.kube_metrics import KubeMetrics, QueueMetrics
+from controller.operations.lifecycle import Component, Lifecycle
+from controller.operations.logging import LEVELS, LogFormat, configure_logging, get_logger, hide
+from controller.operations.loop_lag import LoopLag
+from controller.operations.metrics import ReconcileMetrics, ScalerMetrics, register_build_info
+from controller.operations.server import OperationsServer, parse_bind_address
+
+__all__ = [
+    "LEVELS",
+    "Check",
+    "Component",
+    "Health",
+    "KubeMetrics",
+    "Lifecycle",
+    "LogFormat",
+    "LoopLag",
+    "OperationsServer",
+    "Probe",
+    "QueueMetrics",
+    "ReconcileMetrics",
+    "ScalerMetrics",
+    "Verdict",
+    "configure_logging",
+    "get_logger",
+    "hide",
+    "parse_bind_address",
+    "register_build_info",
+]

@@ -1,0 +1,44 @@
+# Everything a newcomer types. Needs Python 3.11 or newer and nothing else.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format crds clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: $(INSTALLED) ## make .venv, or renew it when pyproject.toml is newer
+
+$(INSTALLED): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer was found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,report]'
+	@touch $@
+
+demo: $(INSTALLED) ## one hour of real traffic in under three minutes, with the real controller
+	$(BIN)/mdscaler demo
+
+test: $(INSTALLED) ## all tests
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED) ## style, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## put the code in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+crds: $(INSTALLED) ## write manifests/crds/ from the types
+	$(BIN)/python -m hack.generate_crds
+
+clean: ## remove what was built
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

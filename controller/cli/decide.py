@@ -1,0 +1,56 @@
+"""`mdscaler decide FILE`: what this version decides from recorded arguments, and whether it is what was decided
+then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from controller.cli.options import Output, OutputOption
+from controller.foundation import UsageError
+from controller.planning import Record, read_records, replay
+from controller.scaling import Decision
+
+
+def decide_file(
+    file: Annotated[
+        Path, typer.Argument(help="Decision records, one JSON object a line; written by controller --record.")
+    ],
+    last: Annotated[int, typer.Option(min=1, help="Only the last N records.")] = 1,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Decide again from recorded arguments. Exit status 1 when a decision differs from the recorded one."""
+    try:
+        with file.open("rb") as lines:
+            records = list(read_records(lines, str(file)))[-last:]
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from None
+    if not records:
+        raise UsageError(f"{file}: holds no decision record; write some with mdscaler controller --record DIR")
+    differing = 0
+    for record in records:
+        decision = replay(record)
+        same = decision == record.decision
+        differing += not same
+        if output is Output.JSON:
+            typer.echo(
+                msgspec.json.encode({"scaler": record.scaler, "decision": decision, "asRecorded": same}).decode()
+            )
+        else:
+            typer.echo(_describe(record, decision, same=same))
+    return 1 if differing else 0
+
+
+def _describe(record: Record, decision: Decision, *, same: bool) -> str:
+    lines = [f"{record.scaler} at {record.now:.0f}: {'as recorded' if same else 'DIFFERS from the record'}"]
+    for role in decision.roles:
+        raw = "unknown" if role.raw is None else role.raw
+        limit = f", limited by {role.limited_by}" if role.limited_by else ""
+        lines.append(f"  {role.name}: {role.current} → {role.desired} (raw {raw}{limit}) {role.algorithm_reason}")
+        lines.extend(
+            f"    {stage.stage}: {stage.before} → {stage.after} {stage.reason}" for stage in role.stages if stage.reason
+        )
+    return "\n".join(lines)

@@ -1,0 +1,253 @@
+"""Defaults and checks of built-in types: only those that clients of this project rely on or run into.
+
+Defaults follow the API reference (a Pod's restartPolicy, a Service's type …); checks reproduce refusals that were seen
+on the real server: MicroTime with exactly six fraction digits, no loopback addresses in Endpoints and EndpointSlices.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Any
+
+from controller.embedded.apiserver.errors import Cause, Object, bad_request
+from controller.foundation import format_micro_time, parse_time
+
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+_CLUSTER_NETWORK = "10.96."
+
+
+def normalise(plural: str, group: str, obj: Object) -> None:
+    """Bring what the client sent into stored form: micro times as UTC. Raises ApiError 400 for another precision."""
+    if group == "coordination.k8s.io":
+        spec = obj.get("spec")
+        for name in ("acquireTime", "renewTime"):
+            _micro_time(spec, name, "Lease")
+    elif plural == "events":
+        _micro_time(obj, "eventTime", "Event")
+        _micro_time(obj.get("series"), "lastObservedTime", "Event")
+
+
+def _micro_time(holder: Any, name: str, kind: str) -> None:
+    if not isinstance(holder, dict) or holder.get(name) is None:
+        return
+    text = holder[name]
+    if not isinstance(text, str) or not _MICRO_TIME.fullmatch(text):
+        raise bad_request(
+            f'{kind} in version "v1" cannot be handled as a {kind}: parsing time "{text}" as '
+            f'"2006-01-02T15:04:05.000000Z07:00": cannot parse {name}: exactly six fraction digits are needed'
+        )
+    if not text.endswith("Z"):
+        holder[name] = format_micro_time(parse_time(text))
+
+
+def _pod_defaults(pod: Object) -> None:
+    spec = pod.setdefault("spec", {})
+    if not isinstance(spec, dict):
+        return
+    for name, value in (
+        ("restartPolicy", "Always"),
+        ("terminationGracePeriodSeconds", 30),
+        ("dnsPolicy", "ClusterFirst"),
+        ("schedulerName", "default-scheduler"),
+        ("enableServiceLinks", True),
+        ("securityContext", {}),
+    ):
+        spec.setdefault(name, value)
+    for container in spec.get("containers") or ():
+        if isinstance(container, dict):
+            container.setdefault("imagePullPolicy", "IfNotPresent")
+            container.setdefault("terminationMessagePath", "/dev/termination-log")
+            container.setdefault("terminationMessagePolicy", "File")
+            container.setdefault("resources", {})
+            for port in container.get("ports") or ():
+                if isinstance(port, dict):
+                    port.setdefault("protocol", "TCP")
+    pod.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _namespace_defaults(namespace: Object) -> None:
+    labels = namespace["metadata"].get("labels") or {}
+    namespace["metadata"]["labels"] = {"kubernetes.io/metadata.name": namespace["metadata"].get("name", ""), **labels}
+    namespace.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    namespace.setdefault("status", {}).setdefault("phase", "Active")
+
+
+def _service_defaults(service: Object) -> None:
+    spec = service.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    if spec["type"] != "ExternalName" and "clusterIP" not in spec:
+        # A stable address of the service network for each name; nothing routes to it.
+        seed = hash_of(f"{service['metadata'].get('namespace')}/{service['metadata'].get('name')}")
+        spec["clusterIP"] = f"{_CLUSTER_NETWORK}{seed >> 8 & 255}.{seed & 255 or 1}"
+    for port in spec.get("ports") or ():
+        if isinstance(port, dict):
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+    service.setdefault("status", {}).setdefault("loadBalancer", {})
+
+
+def hash_of(text: str) -> int:
+    """A small stable hash (FNV-1a, 32 bits): Python's own differs in each process."""
+    value = 2166136261
+    for byte in text.encode():
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return value
+
+
+def _deployment_defaults(deployment: Object) -> None:
+    spec = deployment.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    deployment.setdefault("status", {})
+
+
+def _secret_defaults(secret: Object) -> None:
+    secret.setdefault("type", "Opaque")
+    plain = secret.pop("stringData", None)
+    if isinstance(plain, dict):
+        data = secret.setdefault("data", {})
+        for name, value in plain.items():
+            data[name] = base64.b64encode(str(value).encode()).decode()
+
+
+_DEFAULTS: dict[str, Callable[[Object], None]] = {
+    "pods": _pod_defaults,
+    "namespaces": _namespace_defaults,
+    "services": _service_defaults,
+    "deployments": _deployment_defaults,
+    "replicasets": _deployment_defaults,
+    "statefulsets": _deployment_defaults,
+    "secrets": _secret_defaults,
+}
+
+
+def set_builtin_defaults(plural: str, obj: Object) -> None:
+    """Fill in what the server adds to an object of a built-in type."""
+    defaults = _DEFAULTS.get(plural)
+    if defaults is not None:
+        defaults(obj)
+
+
+def _address_causes(field: str, addresses: Any) -> list[Cause]:
+    causes = []
+    for index, address in enumerate(addresses or ()):
+        text = address.get("ip") if isinstance(address, dict) else address
+        place = f"{field}[{index}]" + (".ip" if isinstance(address, dict) else "")
+        try:
+            parsed = ipaddress.ip_address(str(text))
+        except ValueError:
+            causes.append(Cause(place, "FieldValueInvalid", f'Invalid value: "{text}": must be a valid IP address'))
+            continue
+        for wrong, network in (
+            (parsed.is_loopback, "loopback range (127.0.0.0/8, ::1/128)"),
+            (parsed.is_link_local, "link-local range (169.254.0.0/16,fe80::/10)"),
+            (parsed.is_unspecified, "unspecified range"),
+        ):
+            if wrong:
+                text = f'Invalid value: "{text}": may not be in the {network}'
+                causes.append(Cause(place, "FieldValueInvalid", text))
+    return causes
+
+
+def _pod_causes(pod: Object) -> list[Cause]:
+    spec = pod.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    if not containers:
+        return [Cause("spec.containers", "FieldValueRequired", "Required value")]
+    return [
+        Cause(f"spec.containers[{index}].{name}", "FieldValueRequired", "Required value")
+        for index, container in enumerate(containers if isinstance(containers, list) else ())
+        for name in ("name", "image")
+        if not isinstance(container, dict) or not container.get(name)
+    ]
+
+
+def _endpoints_causes(endpoints: Object) -> list[Cause]:
+    causes = []
+    for index, subset in enumerate(endpoints.get("subsets") or ()):
+        for name in ("addresses", "notReadyAddresses"):
+            causes += _address_causes(f"subsets[{index}].{name}", subset.get(name))
+    return causes
+
+
+def _slice_causes(slice_: Object) -> list[Cause]:
+    kind = slice_.get("addressType")
+    if kind not in ("IPv4", "IPv6", "FQDN"):
+        supported = '"FQDN", "IPv4", "IPv6"'
+        return [Cause("addressType", "FieldValueRequired", f"Required value: supported values: {supported}")]
+    causes = []
+    for index, endpoint in enumerate(slice_.get("endpoints") or ()):
+        if kind != "FQDN":
+            causes += _address_causes(f"endpoints[{index}].addresses", endpoint.get("addresses"))
+    return causes
+
+
+def _lease_causes(lease: Object) -> list[Cause]:
+    spec = lease.get("spec") or {}
+    causes = []
+    duration = spec.get("leaseDurationSeconds")
+    if duration is not None and (not isinstance(duration, int) or duration <= 0):
+        causes.append(
+            Cause(
+                "spec.leaseDurationSeconds", "FieldValueInvalid", f"Invalid value: {duration}: must be greater than 0"
+            )
+        )
+    transitions = spec.get("leaseTransitions")
+    if transitions is not None and (not isinstance(transitions, int) or transitions < 0):
+        text = f"Invalid value: {transitions}: must be greater than or equal to 0"
+        causes.append(Cause("spec.leaseTransitions", "FieldValueInvalid", text))
+    return causes
+
+
+_EVENT_LIMITS = (
+    ("reportingComponent", 128),
+    ("reportingInstance", 128),
+    ("action", 128),
+    ("reason", 128),
+    ("message", 1024),
+)
+
+
+def newer_event_causes(event: Object) -> list[Cause]:
+    """The stricter rules of events written through events.k8s.io/v1; `event` is in stored (core) form."""
+    if not event.get("eventTime"):
+        return [Cause("eventTime", "FieldValueRequired", "Required value")]
+    causes = []
+    for name in ("reportingComponent", "reportingInstance", "action", "reason"):
+        if not event.get(name):
+            field = "reportingController" if name == "reportingComponent" else name
+            causes.append(Cause(field, "FieldValueRequired", "Required value"))
+    for name, limit in _EVENT_LIMITS:
+        if len(str(event.get(name) or "")) > limit:
+            field = {"reportingComponent": "reportingController", "message": "note"}.get(name, name)
+            causes.append(Cause(field, "FieldValueInvalid", f'Invalid value: "": can have at most {limit} characters'))
+    if event.get("type") not in ("Normal", "Warning"):
+        causes.append(Cause("type", "FieldValueInvalid", 'Invalid value: "": has to be "Normal" or "Warning"'))
+    return causes
+
+
+def _event_causes(event: Object) -> list[Cause]:
+    namespace = event["metadata"].get("namespace", "")
+    regarded = (event.get("involvedObject") or {}).get("namespace", "")
+    if (regarded or "default") != namespace and not (not regarded and namespace == "kube-system"):
+        text = f'Invalid value: "{regarded}": does not match event.namespace'
+        return [Cause("involvedObject.namespace", "FieldValueInvalid", text)]
+    return []
+
+
+_CAUSES: dict[str, Callable[[Object], list[Cause]]] = {
+    "pods": _pod_causes,
+    "endpoints": _endpoints_causes,
+    "endpointslices": _slice_causes,
+    "leases": _lease_causes,
+    "events": _event_causes,
+}
+
+
+def builtin_causes(plural: str, obj: Object) -> list[Cause]:
+    """What is wrong with an object of a built-in type, in stored form."""
+    check = _CAUSES.get(plural)
+    return check(obj) if check else []

@@ -1,0 +1,153 @@
+"""DELETE: preconditions, grace, finalizers, and what it means to be gone.
+
+An object without finalizers and without grace is removed at once. Otherwise it is marked: `deletionTimestamp` is set
+once, the generation moves on, and it goes when the last finalizer does (`Operations`) or, for a Pod, when the kubelet
+deletes it with grace 0. Namespaces wait until they are empty (`garbage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.embedded.apiserver import errors
+from controller.embedded.apiserver.admission import AdmissionRequest
+from controller.embedded.apiserver.errors import Object
+from controller.embedded.apiserver.operations import Operations
+from controller.embedded.apiserver.storage import Stored
+from controller.embedded.apiserver.targets import Outcome, Target
+from controller.foundation import format_time
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_PROPAGATION_FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_POLICIES = ("Background", "Foreground", "Orphan")
+_DEFAULT_POD_GRACE_SECONDS = 30
+_FINISHED_POD_PHASES = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """The body (or query) of DELETE."""
+
+    uid: str = ""
+    resource_version: str = ""
+    grace_seconds: int | None = None
+    propagation: str = ""
+    dry_run: bool = False
+
+    @classmethod
+    def parse(cls, body: Any, query: Mapping[str, str]) -> DeleteOptions:
+        """Raises ApiError 400 for options of a wrong type and 422 for an unknown policy."""
+        given: Object = body if isinstance(body, dict) else {}
+        preconditions = given.get("preconditions") or {}
+        grace = given.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
+        try:
+            grace_seconds = None if grace is None else max(0, int(grace))
+        except (TypeError, ValueError):
+            raise errors.bad_request(f"gracePeriodSeconds must be a whole number, found {grace!r}") from None
+        propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or ""
+        if not propagation and given.get("orphanDependents") is not None:
+            propagation = "Orphan" if given["orphanDependents"] else "Background"
+        if propagation and propagation not in _POLICIES:
+            supported = ", ".join(f'"{policy}"' for policy in (*_POLICIES, "nil"))
+            text = f'Unsupported value: "{propagation}": supported values: {supported}'
+            cause = errors.Cause("propagationPolicy", "FieldValueNotSupported", text)
+            raise errors.invalid(errors.GroupResource("meta.k8s.io", "DeleteOptions"), "", [cause])
+        dry_run = bool(given.get("dryRun") or query.get("dryRun"))
+        return cls(
+            str(preconditions.get("uid") or ""),
+            str(preconditions.get("resourceVersion") or ""),
+            grace_seconds,
+            propagation,
+            dry_run,
+        )
+
+
+async def delete(operations: Operations, target: Target, options: DeleteOptions) -> Outcome:
+    """Delete one object. The outcome's object is the last state (removed) or the marked object (held)."""
+    collection = operations.store.of(target.served)
+    stored = collection.get(target.key)
+    if stored is None:
+        raise target.not_found()
+    _check_preconditions(target, stored, options)
+    if target.namespace in ("default", "kube-system") and target.served.type.plural == "namespaces":
+        raise errors.forbidden(target.resource, target.name, "this namespace may not be deleted")
+    request = AdmissionRequest(
+        "DELETE", target.served, target.user, None, target.served.view(stored.object), "", options.dry_run
+    )
+    await operations.admission.admit(request, [])
+    stored = collection.get(target.key)
+    if stored is None:
+        raise target.not_found()
+    _check_preconditions(target, stored, options)
+    return delete_now(operations, target, stored, options)
+
+
+def delete_now(operations: Operations, target: Target, stored: Stored, options: DeleteOptions) -> Outcome:
+    """The deletion itself, without admission; never awaits."""
+    served, collection = target.served, operations.store.of(target.served)
+    obj = stored.copy()
+    marked = _mark(operations, target, obj, options)
+    if marked is None:
+        if not options.dry_run:
+            collection.remove(stored.key)
+        return Outcome(served.view(obj), removed=True)
+    if marked and not options.dry_run:
+        stored = collection.commit(obj)
+        return Outcome(served.view(stored.object))
+    return Outcome(served.view(obj))
+
+
+def _check_preconditions(target: Target, stored: Stored, options: DeleteOptions) -> None:
+    kind = target.served.type.kind_name
+    if options.uid and options.uid != stored.uid:
+        text = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {stored.uid}"
+        raise errors.conflict(kind, target.name, text)
+    if options.resource_version and options.resource_version != str(stored.resource_version):
+        text = (
+            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
+            f"ResourceVersion in object meta: {stored.resource_version}"
+        )
+        raise errors.conflict(kind, target.name, text)
+
+
+def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOptions) -> bool | None:
+    """Mark `obj` as being deleted. None: nothing holds it, remove it; otherwise whether anything changed."""
+    traits = target.served.type.traits
+    metadata = obj["metadata"]
+    already = bool(metadata.get("deletionTimestamp"))
+    finalizers = list(metadata.get("finalizers") or ())
+    wanted = _PROPAGATION_FINALIZERS.get(options.propagation)
+    if wanted and wanted not in finalizers and not already:
+        finalizers.append(wanted)
+        metadata["finalizers"] = finalizers
+    grace = _pod_grace(obj, options) if traits.graceful else 0
+    is_namespace = target.served.type.plural == "namespaces"
+    if not finalizers and grace == 0 and not is_namespace:
+        return None
+    if already:
+        remaining = metadata.get("deletionGracePeriodSeconds") or 0
+        if not traits.graceful or grace >= remaining:
+            return False
+        metadata["deletionGracePeriodSeconds"] = grace
+        return True
+    metadata["deletionTimestamp"] = format_time(operations.now(target.served) + grace)
+    if not is_namespace:
+        metadata["deletionGracePeriodSeconds"] = grace
+    if traits.generation:
+        metadata["generation"] = metadata.get("generation", 0) + 1
+    if is_namespace:
+        obj.setdefault("status", {})["phase"] = "Terminating"
+    return True
+
+
+def _pod_grace(pod: Object, options: DeleteOptions) -> int:
+    """The seconds that the kubelet gets; none where no kubelet has the Pod."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in _FINISHED_POD_PHASES:
+        return 0
+    if options.grace_seconds is not None:
+        return options.grace_seconds
+    return int(spec.get("terminationGracePeriodSeconds", _DEFAULT_POD_GRACE_SECONDS))

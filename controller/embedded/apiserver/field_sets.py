@@ -1,0 +1,214 @@
+"""Sets of fields: which leaves an object has, which a write changed, and their FieldsV1 form in `managedFields`.
+
+A field is a path of FieldsV1 steps: `f:name` for a member, `k:{"name":"x"}` for an item of a keyed list, `v:"x"` for a
+member of a set; the step `.` at the end means the item or map itself. Sets of paths make union, difference and
+conflict plain set algebra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from controller.embedded.apiserver.errors import Object
+from controller.embedded.apiserver.patch_json import same
+from controller.embedded.apiserver.shapes import Shape
+
+Path = tuple[str, ...]
+FieldSet = frozenset[Path]
+ITSELF = "."
+# Never owned by anybody: identity and what the server writes.
+_UNOWNED_METADATA = frozenset(
+    (
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+        "selfLink",
+    )
+)
+
+
+def owned_part(obj: Object) -> Object:
+    """`obj` without the members that nobody owns."""
+    part = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
+    metadata = part.get("metadata")
+    if isinstance(metadata, dict):
+        part["metadata"] = {name: value for name, value in metadata.items() if name not in _UNOWNED_METADATA}
+        if not part["metadata"]:
+            del part["metadata"]
+    return part
+
+
+class MalformedList(ValueError):
+    """Two items of a keyed list with the same key, or an item without one; server-side apply answers 500 to it."""
+
+
+def field_set(obj: Object, shape: Shape) -> FieldSet:
+    """The leaves of an object, as server-side apply owns them. Raises MalformedList."""
+    found: set[Path] = set()
+    _collect(owned_part(obj), shape, (), found)
+    return frozenset(found)
+
+
+def _collect(value: Any, shape: Shape, path: Path, found: set[Path]) -> None:
+    if isinstance(value, dict) and value and not shape.is_atomic_map:
+        for name, member in value.items():
+            _collect(member, shape.member(name), (*path, f"f:{name}"), found)
+        return
+    if isinstance(value, list) and value:
+        if shape.is_set:
+            found.update((*path, value_step(item)) for item in value)
+            return
+        keys = shape.keys(value)
+        if keys:
+            for step, item in keyed_items(value, shape, keys):
+                found.add((*path, step, ITSELF))
+                _collect(item, shape.item(), (*path, step), found)
+            return
+    if path:
+        found.add(path)
+
+
+def keyed_items(items: list[Any], shape: Shape, keys: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """(step, item) for each item of a keyed list. Raises MalformedList."""
+    seen: dict[str, Any] = {}
+    for item in items:
+        identity = shape.key_of(item, keys)
+        if identity is None:
+            raise MalformedList(f"{shape.field}: element without the keys {', '.join(keys)}")
+        step = "k:" + orjson.dumps(dict(zip(keys, identity, strict=True)), option=orjson.OPT_SORT_KEYS).decode()
+        if step in seen:
+            raise MalformedList(f"{shape.field}: duplicate entries for key {step[2:]}")
+        seen[step] = item
+    return list(seen.items())
+
+
+def value_step(value: Any) -> str:
+    """The step of one member of a set."""
+    return "v:" + orjson.dumps(value).decode()
+
+
+def changed_fields(old: Object, new: Object, shape: Shape) -> tuple[FieldSet, FieldSet]:
+    """(set or changed, removed) leaves of a write. Malformed lists count as one leaf."""
+    difference = _Difference()
+    difference.compare(owned_part(old), owned_part(new), shape, ())
+    return frozenset(difference.written), frozenset(difference.removed)
+
+
+class _Difference:
+    """Collects what changed between two objects."""
+
+    def __init__(self) -> None:
+        self.written: set[Path] = set()
+        self.removed: set[Path] = set()
+
+    def compare(self, old: Any, new: Any, shape: Shape, path: Path) -> None:
+        if isinstance(old, dict) and isinstance(new, dict) and not shape.is_atomic_map and (not path or (old and new)):
+            self._compare_members(old, new, shape, path)
+            return
+        if isinstance(old, list) and isinstance(new, list) and old and new:
+            if shape.is_set:
+                before, after = {value_step(item) for item in old}, {value_step(item) for item in new}
+                self.written.update((*path, step) for step in after - before)
+                self.removed.update((*path, step) for step in before - after)
+                return
+            if self._compare_keyed(old, new, shape, path):
+                return
+        if not same(old, new):
+            if isinstance(old, dict | list) and old:
+                _leaves(old, shape, path, self.removed)
+            _leaves(new, shape, path, self.written)
+            self.removed -= self.written
+
+    def _compare_members(self, old: Object, new: Object, shape: Shape, path: Path) -> None:
+        for name, value in new.items():
+            step = (*path, f"f:{name}")
+            if name not in old:
+                _leaves(value, shape.member(name), step, self.written)
+            elif old[name] is not value:
+                self.compare(old[name], value, shape.member(name), step)
+        for name, value in old.items():
+            if name not in new:
+                _leaves(value, shape.member(name), (*path, f"f:{name}"), self.removed)
+
+    def _compare_keyed(self, old: list[Any], new: list[Any], shape: Shape, path: Path) -> bool:
+        """Compare two keyed lists item by item; False where they are atomic or malformed."""
+        keys = shape.keys(new)
+        if not keys:
+            return False
+        try:
+            before, after = dict(keyed_items(old, shape, keys)), dict(keyed_items(new, shape, keys))
+        except MalformedList:
+            return False
+        for step, item in after.items():
+            if step in before:
+                self.compare(before[step], item, shape.item(), (*path, step))
+            else:
+                _leaves(item, shape.item(), (*path, step), self.written)
+                self.written.add((*path, step, ITSELF))
+        for step, item in before.items():
+            if step not in after:
+                _leaves(item, shape.item(), (*path, step), self.removed)
+                self.removed.add((*path, step, ITSELF))
+        return True
+
+
+def _leaves(value: Any, shape: Shape, path: Path, found: set[Path]) -> None:
+    """The leaves of a part that appears or disappears as a whole; a map or list counts itself, too."""
+    before = len(found)
+    try:
+        _collect(value, shape, path, found)
+    except MalformedList:
+        found.add(path)
+        return
+    if path and isinstance(value, dict | list) and (path not in found or len(found) - before > 1):
+        found.add((*path, ITSELF))
+
+
+def to_fields_v1(fields: Iterable[Path]) -> Object:
+    """The nested form that `managedFields[].fieldsV1` has."""
+    root: Object = {}
+    for path in sorted(fields):
+        node = root
+        for step in path:
+            node = node.setdefault(step, {})
+    return root
+
+
+def from_fields_v1(fields: Any) -> FieldSet:
+    """The paths of a FieldsV1 object; anything that is not one is an empty set."""
+    found: set[Path] = set()
+
+    def walk(node: Any, path: Path) -> None:
+        if not isinstance(node, dict) or not node:
+            if path:
+                found.add(path)
+            return
+        for step, child in node.items():
+            walk(child, (*path, step))
+
+    walk(fields, ())
+    return frozenset(found)
+
+
+def describe_path(path: Path) -> str:
+    """A path as conflict messages show it: `.spec.roles[name="decode"].replicas`."""
+    text = ""
+    for step in path:
+        kind, _, rest = step.partition(":")
+        if kind == "f":
+            text += f".{rest}"
+        elif kind == "k":
+            pairs = orjson.loads(rest)
+            text += "[" + ",".join(f"{key}={orjson.dumps(value).decode()}" for key, value in pairs.items()) + "]"
+        elif kind == "v":
+            text += f"[={rest}]"
+    return text

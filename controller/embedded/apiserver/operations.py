@@ -1,0 +1,328 @@
+"""The writing verbs over the store, without HTTP: create, update, patch, apply. (`deletion` has the other one.)
+
+A write runs in three steps: draft the candidate from what is stored, let admission see it (the only step that may
+await), then finish it (validation, field managers) and commit. If the stored object changed while admission was asked,
+the write starts over, so a commit always follows the very object that it was checked against. Cancellation before the
+commit leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from controller.embedded.apiserver import errors
+from controller.embedded.apiserver.admission import Admission, AdmissionRequest
+from controller.embedded.apiserver.apply import (
+    APPLY,
+    UPDATE,
+    Author,
+    Manager,
+    Managers,
+    apply_configuration,
+    read_managers,
+    strips_managers,
+    track_update,
+    write_managers,
+)
+from controller.embedded.apiserver.builtins import CRD_PLURAL
+from controller.embedded.apiserver.crds import crd_status
+from controller.embedded.apiserver.errors import Cause, GroupResource, Object
+from controller.embedded.apiserver.metadata import generate_name, new_uid, retain_system_metadata
+from controller.embedded.apiserver.requests import WriteOptions, parse_resource_version
+from controller.embedded.apiserver.resources import ServedVersion
+from controller.embedded.apiserver.shapes import root_shape
+from controller.embedded.apiserver.storage import Store, Stored, storage_key
+from controller.embedded.apiserver.strategy import (
+    check,
+    complete,
+    drop_status_on_create,
+    isolate,
+    moves_generation,
+    only_half,
+    read_as,
+)
+from controller.embedded.apiserver.targets import Draft, Outcome, Target, copied, view_copy
+from controller.foundation import Clock, format_time, wall_now
+
+# A patch that loses against other writers is applied anew this often before it is a conflict (as the real server does).
+_PATCH_ATTEMPTS = 5
+# A generated name that is taken is drawn again this often.
+_NAME_ATTEMPTS = 8
+_SERVER_SET = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "uid", "creationTimestamp")
+
+Build = Callable[[Object], Any]  # a private copy of the present object → the body of the update
+
+
+@dataclass(slots=True)
+class Operations:
+    """The writing verbs. One instance per server; no method keeps a reference to the bodies it is given."""
+
+    store: Store
+    clock: Clock
+    rng: random.Random
+    admission: Admission
+    create_namespaces: bool = False  # create a missing namespace on first use, for fixtures
+
+    def now(self, served: ServedVersion) -> float:
+        """The time that objects of this type are stamped with."""
+        return wall_now() if served.type.traits.wall_clock else self.clock.now()
+
+    # -- create ----------------------------------------------------------------------------------------------------
+
+    async def create(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
+        """POST. Raises ApiError."""
+        draft = self._draft_create(target, body, options)
+        await self._admit(draft)
+        return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
+
+    def create_now(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
+        """Create whole, status included, without asking admission, for fixtures; never awaits."""
+        draft = self._draft_create(target, body, options, whole=True)
+        return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
+
+    def _draft_create(self, target: Target, body: Any, options: WriteOptions, *, whole: bool = False) -> Draft:
+        self._find_namespace(target)
+        served = target.served
+        draft = Draft(target, options, read_as(served, copied(body)))
+        metadata = draft.object["metadata"]
+        if metadata.get("resourceVersion"):
+            raise errors.internal("resourceVersion should not be set on objects to be created")
+        target.place(metadata)
+        for name in _SERVER_SET:
+            metadata.pop(name, None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._free_name(target, metadata["generateName"])
+        if not whole:
+            drop_status_on_create(served, draft.object)
+        draft.report_unknown(complete(served, draft.object), patched=False)
+        return draft
+
+    def _find_namespace(self, target: Target) -> None:
+        if not target.served.type.namespaced:
+            return
+        found = self.store.collection(("", "namespaces")).get(target.namespace)
+        if found is None:
+            if not self.create_namespaces:
+                raise errors.not_found(GroupResource("", "namespaces"), target.namespace)
+            self._create_namespace(target.namespace)
+        elif found.object["metadata"].get("deletionTimestamp"):
+            raise errors.namespace_terminating(target.resource, target.name, target.namespace)
+
+    def _create_namespace(self, name: str) -> None:
+        metadata = self._stamped({"name": name, "labels": {"kubernetes.io/metadata.name": name}}, self.clock.now())
+        namespace = {"kind": "Namespace", "apiVersion": "v1", "metadata": metadata}
+        parts = {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+        self.store.collection(("", "namespaces")).commit(namespace | parts)
+
+    def _stamped(self, metadata: Object, now: float) -> Object:
+        return {**metadata, "uid": new_uid(self.rng), "creationTimestamp": format_time(now)}
+
+    def _free_name(self, target: Target, base: str) -> str:
+        collection = self.store.of(target.served)
+        name = generate_name(base, self.rng)
+        for _ in range(_NAME_ATTEMPTS):
+            if collection.get(storage_key(target.namespace, name)) is None:
+                break
+            name = generate_name(base, self.rng)
+        return name
+
+    def _finish_create(self, draft: Draft, managers: Managers, manager: Manager) -> Outcome:
+        target, served, obj = draft.target, draft.target.served, draft.object
+        untracked = strips_managers(obj)
+        obj["metadata"].pop("managedFields", None)
+        check(served, obj, None, draft.warnings)
+        obj["metadata"] = self._stamped(obj["metadata"], self.now(served))
+        now = obj["metadata"]["creationTimestamp"]
+        if served.type.plural == CRD_PLURAL:
+            obj["status"] = crd_status(obj, None, now)
+        if served.type.traits.generation:
+            obj["metadata"]["generation"] = 1
+        if manager.operation == UPDATE and not untracked:
+            managers = track_update(managers, Author(manager, root_shape(served.schema), now), {}, obj)
+        write_managers(obj, managers)
+        collection = self.store.of(served)
+        name = obj["metadata"]["name"]
+        if collection.get(storage_key(target.namespace, name)) is not None:
+            raise errors.already_exists(target.resource, name)
+        if not draft.options.dry_run:
+            obj = served.view(collection.commit(served.unview(obj)).object)
+        return Outcome(obj, created=True, warnings=draft.warnings)
+
+    # -- update and patch ------------------------------------------------------------------------------------------
+
+    async def update(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
+        """PUT. Raises ApiError 409 for another resourceVersion than the stored one."""
+        if self.store.of(target.served).get(target.key) is None:
+            if not target.served.type.traits.create_on_update or target.subresource:
+                raise target.not_found()
+            fresh = copied(body)
+            if isinstance(fresh, dict) and isinstance(fresh.get("metadata"), dict):
+                fresh["metadata"].pop("resourceVersion", None)
+            return await self.create(target, fresh, options)
+        return await self._write(target, lambda _: copied(body), options, patched=False)
+
+    async def patch(self, target: Target, build: Build, options: WriteOptions) -> Outcome:
+        """PATCH with JSON, merge or strategic content: `build` makes the new body from a copy of the present object."""
+        return await self._write(target, build, options, patched=True)
+
+    async def _write(self, target: Target, build: Build, options: WriteOptions, *, patched: bool) -> Outcome:
+        collection = self.store.of(target.served)
+        for _ in range(_PATCH_ATTEMPTS):
+            stored = collection.get(target.key)
+            if stored is None:
+                raise target.not_found()
+            body = build(view_copy(target.served, stored))
+            draft = self._draft_update(target, stored, body, options, patched=patched)
+            await self._admit(draft)
+            if collection.get(target.key) is stored:
+                manager = Manager(UPDATE, options.manager, target.served.api_version, target.subresource)
+                return self._finish_update(draft, stored, manager, None)
+        raise errors.modified(target.resource, target.name)
+
+    def replace_now(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
+        """Replace main part and status at once without asking admission, for fixtures; never awaits."""
+        stored = self.store.of(target.served).get(target.key)
+        if stored is None:
+            raise target.not_found()
+        draft = self._draft_update(target, stored, copied(body), options, patched=True, whole=True)
+        manager = Manager(UPDATE, options.manager, target.served.api_version)
+        return self._finish_update(draft, stored, manager, None)
+
+    async def apply(self, target: Target, configuration: Any, options: WriteOptions) -> Outcome:
+        """PATCH with application/apply-patch+yaml: server-side apply; creates what is missing."""
+        served, collection = target.served, self.store.of(target.served)
+        if not options.explicit_manager:
+            cause = Cause("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
+            raise errors.invalid(GroupResource("meta.k8s.io", "PatchOptions"), "", [cause])
+        stated = only_half(served, read_as(served, copied(configuration)), target.subresource)
+        target.place(stated["metadata"])
+        wanted = stated["metadata"].get("resourceVersion")
+        manager = Manager(APPLY, options.manager, served.api_version, target.subresource)
+        for _ in range(_PATCH_ATTEMPTS):
+            stored = collection.get(target.key)
+            if stored is None and target.subresource:
+                raise target.not_found()
+            if wanted and (stored is None or parse_resource_version(wanted) != stored.resource_version):
+                raise errors.modified(target.resource, target.name)
+            live = view_copy(served, stored) if stored else {"metadata": {}}
+            managers = read_managers(live)
+            live["metadata"].pop("managedFields", None)
+            author = Author(manager, root_shape(served.schema), format_time(self.now(served)))
+            applied = apply_configuration(live, stated, managers, author, force=options.force)
+            body = copied(applied.object)
+            if stored is None:
+                draft = self._draft_create(target, body, options)
+                await self._admit(draft)
+                if collection.get(target.key) is None:
+                    return self._finish_create(draft, applied.managers, manager)
+            else:
+                draft = self._draft_update(target, stored, body, options, patched=True)
+                await self._admit(draft)
+                if collection.get(target.key) is stored:
+                    return self._finish_update(draft, stored, manager, applied.managers)
+        raise errors.modified(target.resource, target.name)
+
+    async def _admit(self, draft: Draft) -> None:
+        target = draft.target
+        operation = "CREATE" if draft.stored is None else "UPDATE"
+        request = AdmissionRequest(
+            operation,
+            target.served,
+            target.user,
+            draft.object,
+            draft.current,
+            target.subresource,
+            draft.options.dry_run,
+        )
+        admitted = await self.admission.admit(request, draft.warnings)
+        if admitted is draft.object:
+            return
+        # What admission changed is read, pruned and kept to its half like what a client sends.
+        draft.object = read_as(target.served, copied(admitted))
+        target.place(draft.object["metadata"])
+        if draft.stored is None:
+            drop_status_on_create(target.served, draft.object)
+        else:
+            live = view_copy(target.served, draft.stored)
+            draft.object = isolate(target.served, draft.object, live, target.subresource)
+        complete(target.served, draft.object)
+
+    def _draft_update(
+        self, target: Target, stored: Stored, body: Any, options: WriteOptions, *, patched: bool, whole: bool = False
+    ) -> Draft:
+        served = target.served
+        obj = read_as(served, body)
+        metadata = obj["metadata"]
+        target.place(metadata)
+        wanted = metadata.get("resourceVersion", "")
+        if not wanted and not patched and not served.type.traits.unconditional_update:
+            text = "Invalid value: 0x0: must be specified for an update"
+            cause = Cause("metadata.resourceVersion", "FieldValueInvalid", text)
+            raise errors.invalid(served.type.kind_name, target.name, [cause])
+        if wanted and parse_resource_version(wanted) != stored.resource_version:
+            raise errors.modified(target.resource, target.name)
+        if metadata.get("uid") and metadata["uid"] != stored.uid:
+            text = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {stored.uid}"
+            raise errors.conflict(target.resource, target.name, text)
+        if not whole:
+            obj = isolate(served, obj, view_copy(served, stored), target.subresource)
+        draft = Draft(target, options, obj, stored)
+        draft.report_unknown(complete(served, obj), patched=patched)
+        return draft
+
+    def _finish_update(self, draft: Draft, stored: Stored, manager: Manager, managers: Managers | None) -> Outcome:
+        """Check and commit. `managers` are those of an apply; None: the write is an Update and tracked here."""
+        target, served, obj = draft.target, draft.target.served, draft.object
+        current = served.view(stored.object)
+        metadata = obj["metadata"]
+        untracked = strips_managers(obj)
+        check(served, obj, current, draft.warnings)
+        retain_system_metadata(metadata, current["metadata"])
+        metadata["resourceVersion"] = str(stored.resource_version)
+        if moves_generation(served, obj, current):
+            metadata["generation"] = current["metadata"].get("generation", 0) + 1
+        now = format_time(self.now(served))
+        if served.type.plural == CRD_PLURAL and not target.subresource:
+            obj["status"] = crd_status(obj, current, now)
+        metadata.pop("managedFields", None)
+        if not untracked:
+            _record_managers(obj, current, managers, Author(manager, root_shape(served.schema), now))
+        if obj == current:
+            return Outcome(current, warnings=draft.warnings)
+        if draft.options.dry_run:
+            return Outcome(obj, warnings=draft.warnings)
+        collection = self.store.of(served)
+        if is_finished(obj):
+            # The event shows the object as it was, finalizer included; the answer keeps its resourceVersion.
+            collection.remove(target.key)
+            return Outcome(obj, warnings=draft.warnings)
+        written = collection.commit(served.unview(obj))
+        return Outcome(served.view(written.object), warnings=draft.warnings)
+
+
+def _record_managers(obj: Object, current: Object, managers: Managers | None, author: Author) -> None:
+    """Put the managers after a write into `obj`; unchanged ones exactly as they are stored."""
+    held = current["metadata"].get("managedFields")
+    before = read_managers(current)
+    if managers is None:
+        if not held:  # an object without managers stays so until somebody applies
+            return
+        managers = track_update(before, author, current, obj)
+    if held and managers == before:
+        obj["metadata"]["managedFields"] = held
+    else:
+        write_managers(obj, managers)
+
+
+def is_finished(obj: Object) -> bool:
+    """Whether nothing holds an object back from its deletion any longer. (A namespace waits until it is empty.)"""
+    metadata = obj["metadata"]
+    return bool(
+        metadata.get("deletionTimestamp")
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and obj.get("kind") != "Namespace"
+    )

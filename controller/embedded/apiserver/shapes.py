@@ -1,0 +1,130 @@
+"""How lists and maps merge: the part of a schema that patches and field ownership need.
+
+A `Shape` is a place in an object. For custom resources it reads `x-kubernetes-list-type`, `x-kubernetes-list-map-keys`
+and `x-kubernetes-map-type` from the structural schema; for built-in types, whose schemas are not carried here, from a
+short table of field names taken from the Kubernetes API reference. `metadata` follows the table in every object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from controller.embedded.apiserver.errors import Object
+
+# Field name → merge keys, as the API reference gives them (`patchMergeKey` / list-map-keys).
+_BUILTIN_KEYS: dict[str, tuple[str, ...]] = {
+    "addresses": ("type",),
+    "conditions": ("type",),
+    "containers": ("name",),
+    "env": ("name",),
+    "ephemeralContainers": ("name",),
+    "hostAliases": ("ip",),
+    "imagePullSecrets": ("name",),
+    "initContainers": ("name",),
+    "ownerReferences": ("uid",),
+    "resourceClaims": ("name",),
+    "secrets": ("name",),
+    "schedulingGates": ("name",),
+    "taints": ("key", "effect"),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "volumeDevices": ("devicePath",),
+    "volumeMounts": ("mountPath",),
+    "volumes": ("name",),
+    "webhooks": ("name",),
+}
+_BUILTIN_SETS = frozenset(("finalizers",))
+# Structs and maps that one writer owns whole: label selectors and references.
+_BUILTIN_ATOMIC_MAPS = frozenset(
+    ("labelSelector", "nodeSelector", "secretKeyRef", "configMapKeyRef", "fieldRef", "targetRef")
+)
+_METADATA: Object = {
+    "type": "object",
+    "properties": {
+        "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+        "ownerReferences": {
+            "type": "array",
+            "items": {"type": "object"},
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["uid"],
+        },
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
+# Members of a merge key that may be left out, with the value they then have (`protocol` of a port).
+_KEY_DEFAULTS = {"protocol": "TCP"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A place in an object: its schema node (None for built-in types) and the name of the field that led here."""
+
+    node: Object | None
+    field: str = ""
+
+    def member(self, name: str) -> Shape:
+        """The shape of one member of an object."""
+        if self.node is None:
+            return Shape(None, name)
+        properties = self.node.get("properties") or {}
+        node = properties.get(name)
+        if node is None:
+            extra = self.node.get("additionalProperties")
+            node = extra if isinstance(extra, dict) else {}
+        return Shape(node, name)
+
+    def item(self) -> Shape:
+        """The shape of the items of a list."""
+        if self.node is None:
+            return Shape(None)
+        return Shape(self.node.get("items") or {})
+
+    @property
+    def is_atomic_map(self) -> bool:
+        if self.node is None:
+            return self.field in _BUILTIN_ATOMIC_MAPS
+        return self.node.get("x-kubernetes-map-type") == "atomic"
+
+    @property
+    def is_set(self) -> bool:
+        if self.node is None:
+            return self.field in _BUILTIN_SETS
+        return self.node.get("x-kubernetes-list-type") == "set"
+
+    def keys(self, items: list[Any]) -> tuple[str, ...]:
+        """The merge keys of a list; empty where the list is atomic or a set. `items` tells apart the two kinds of
+        `ports` that built-in types have."""
+        if self.node is not None:
+            if self.node.get("x-kubernetes-list-type") != "map":
+                return ()
+            return tuple(self.node.get("x-kubernetes-list-map-keys") or ())
+        if self.field == "ports":
+            first = items[0] if items and isinstance(items[0], dict) else {}
+            return ("containerPort", "protocol") if "containerPort" in first else ("port", "protocol")
+        return _BUILTIN_KEYS.get(self.field, ())
+
+    def key_of(self, item: Any, keys: tuple[str, ...]) -> tuple[Any, ...] | None:
+        """The identity of a list item, None where a key is missing and has no default."""
+        if not isinstance(item, dict):
+            return None
+        properties = ((self.node or {}).get("items") or {}).get("properties") or {}
+        identity = []
+        for key in keys:
+            value = item.get(key)
+            if value is None:
+                value = (properties.get(key) or {}).get(
+                    "default", _KEY_DEFAULTS.get(key) if self.node is None else None
+                )
+            if value is None:
+                return None
+            identity.append(value)
+        return tuple(identity)
+
+
+def root_shape(schema: Object | None) -> Shape:
+    """The shape of a whole object: `metadata` always has its own."""
+    if schema is None:
+        return Shape(None)
+    properties = {**(schema.get("properties") or {}), "metadata": _METADATA}
+    return Shape({**schema, "properties": properties})

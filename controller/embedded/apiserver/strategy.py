@@ -1,0 +1,202 @@
+"""What happens to an object between its arrival and its storage, apart from who wrote it: reading it as its kind,
+pruning and defaulting, keeping status and main part apart, generation, and all checks. Pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from controller.embedded.apiserver import errors
+from controller.embedded.apiserver.builtin_rules import (
+    builtin_causes,
+    newer_event_causes,
+    normalise,
+    set_builtin_defaults,
+)
+from controller.embedded.apiserver.builtins import CRD_PLURAL
+from controller.embedded.apiserver.crds import crd_causes, set_crd_defaults
+from controller.embedded.apiserver.errors import Cause, Object
+from controller.embedded.apiserver.metadata import (
+    finalizer_causes,
+    immutable_causes,
+    metadata_causes,
+    metadata_of,
+)
+from controller.embedded.apiserver.pruning import prune, set_defaults
+from controller.embedded.apiserver.resources import ServedVersion, ordered
+from controller.embedded.apiserver.validation import validate
+
+_METADATA_MEMBERS = frozenset(
+    (
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    )
+)
+_METADATA_TYPES: dict[str, type] = {
+    "name": str,
+    "generateName": str,
+    "namespace": str,
+    "resourceVersion": str,
+    "uid": str,
+    "labels": dict,
+    "annotations": dict,
+    "ownerReferences": list,
+    "finalizers": list,
+    "managedFields": list,
+}
+_IDENTITY = frozenset(("name", "namespace", "resourceVersion", "managedFields"))
+# Changes to these never move the generation.
+_NO_GENERATION = frozenset(("metadata", "status", "apiVersion", "kind"))
+
+
+def read_as(served: ServedVersion, body: Any) -> Object:
+    """`body` as an object of the served kind. Raises ApiError 400 for another kind, or for metadata of wrong types."""
+    kind = served.type.kind
+    if not isinstance(body, dict):
+        raise errors.bad_request(
+            f"couldn't get version/kind; json parse error: json: cannot unmarshal into an object of kind {kind}"
+        )
+    given_version, given_kind = body.get("apiVersion"), body.get("kind")
+    if served.type.custom and not (given_version and given_kind):
+        missing = "Kind" if not given_kind else "apiVersion"
+        raise errors.bad_request(f"Object '{missing}' is missing in '{orjson.dumps(body).decode()[:200]}'")
+    if given_version not in (None, "", served.api_version):
+        raise errors.bad_request(
+            f"the API version in the data ({given_version}) does not match the expected API version "
+            f"({served.api_version})"
+        )
+    if given_kind not in (None, "", kind):
+        raise errors.bad_request(
+            f'{given_kind} in version "{served.version}" cannot be handled as a {kind}: no kind "{given_kind}" is '
+            f'registered for version "{served.api_version}"'
+        )
+    metadata = metadata_of(body)
+    for name, expected in _METADATA_TYPES.items():
+        value = metadata.get(name)
+        if value is None:
+            metadata.pop(name, None)
+        elif not isinstance(value, expected):
+            raise _wrong_type(served, f"metadata.{name}")
+    for name in ("labels", "annotations"):
+        if not all(isinstance(value, str) for value in metadata.get(name, {}).values()):
+            raise _wrong_type(served, f"metadata.{name}")
+    return ordered(body, kind, served.api_version, custom=served.type.custom)
+
+
+def _wrong_type(served: ServedVersion, field: str) -> errors.ApiError:
+    return errors.bad_request(
+        f'{served.type.kind} in version "{served.version}" cannot be handled as a {served.type.kind}: json: cannot '
+        f"unmarshal into Go struct field ObjectMeta.{field}: wrong type"
+    )
+
+
+def complete(served: ServedVersion, obj: Object) -> list[str]:
+    """Prune and default in place; returns the paths of unknown fields. Raises ApiError 400 for unreadable times."""
+    unknown = []
+    metadata = metadata_of(obj)
+    for name in [name for name in metadata if name not in _METADATA_MEMBERS]:
+        del metadata[name]
+        unknown.append(f"metadata.{name}")
+    metadata.pop("selfLink", None)
+    for name in ("labels", "annotations", "ownerReferences", "finalizers"):
+        if name in metadata and not metadata[name]:
+            del metadata[name]  # as typed metadata leaves out what is empty
+    if served.schema is not None:
+        unknown += prune(obj, served.schema)
+        set_defaults(obj, served.schema)
+    elif not served.type.custom:
+        normalise(served.type.plural, served.type.group, obj)
+        if served.type.plural == CRD_PLURAL:
+            set_crd_defaults(obj)
+        else:
+            set_builtin_defaults(served.type.plural, obj)
+    return unknown
+
+
+def isolate(served: ServedVersion, obj: Object, current: Object, subresource: str) -> Object:
+    """The candidate of a write that may touch only its own half: the main part or the status."""
+    if subresource == "status":
+        kept = dict(current)
+        if served.type.traits.status_writes_metadata:
+            kept["metadata"] = obj["metadata"]
+        else:
+            kept["metadata"] = dict(current["metadata"])
+            for name in ("resourceVersion", "managedFields"):
+                if name in obj["metadata"]:
+                    kept["metadata"][name] = obj["metadata"][name]
+        kept.pop("status", None)
+        if "status" in obj:
+            kept["status"] = obj["status"]
+        return kept
+    if served.status:
+        obj.pop("status", None)
+        if "status" in current:
+            obj["status"] = current["status"]
+    return obj
+
+
+def only_half(served: ServedVersion, configuration: Object, subresource: str) -> Object:
+    """What an apply may own: the status through /status, everything else through the main part."""
+    if subresource == "status":
+        metadata = {name: v for name, v in configuration["metadata"].items() if name in _IDENTITY}
+        half = {name: v for name, v in configuration.items() if name in ("apiVersion", "kind", "status")}
+        return {**half, "metadata": metadata}
+    if served.status:
+        configuration.pop("status", None)
+    return configuration
+
+
+def drop_status_on_create(served: ServedVersion, obj: Object) -> None:
+    """A status given on create is ignored where status is a subresource (a Node keeps it)."""
+    if served.status and not served.type.traits.status_on_create:
+        obj.pop("status", None)
+
+
+def moves_generation(served: ServedVersion, obj: Object, current: Object) -> bool:
+    """Whether the wanted state changed: anything but metadata, and status where it is a subresource."""
+    if not served.type.traits.generation:
+        return False
+    ignored = _NO_GENERATION if served.status else _NO_GENERATION - {"status"}
+    names = (obj.keys() | current.keys()) - ignored
+    return any(obj.get(name) != current.get(name) for name in names)
+
+
+def check(served: ServedVersion, obj: Object, current: Object | None, warnings: list[str]) -> None:
+    """Every rule at once. Raises ApiError 422 with all causes."""
+    causes: list[Cause] = []
+    metadata = obj["metadata"]
+    if current is None:
+        causes += metadata_causes(metadata, served.type.plural)
+    else:
+        old = current["metadata"]
+        # Ratcheting: metadata that is stored already is not checked again.
+        changed = {name: value for name, value in metadata.items() if value != old.get(name)} | {"name": old["name"]}
+        causes += metadata_causes(changed, served.type.plural)
+        causes += immutable_causes(metadata, old) + finalizer_causes(metadata, old)
+    if served.schema is not None:
+        findings = validate(obj, current, served.schema)
+        causes += findings.causes
+        warnings += findings.warnings
+    elif served.type.plural == CRD_PLURAL:
+        causes += crd_causes(obj)
+    elif not served.type.custom:
+        stored = served.unview(obj)
+        causes += builtin_causes(served.type.plural, stored)
+        if served.type.plural == "events" and served.type.group and current is None:
+            causes += newer_event_causes(stored)
+    if causes:
+        raise errors.invalid(served.type.kind_name, metadata.get("name", ""), causes)

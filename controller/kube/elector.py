@@ -1,0 +1,315 @@
+"""Leader election on a Lease: the shell around `lease`.
+
+    elector = Elector(client, namespace, name, identity=new_identity(), times=LeaseTimes()) client.gate =
+    elector.check_write # every mutation asks: refuse when the lease may be somebody else's await elector.run(lead) #
+    waits, leads, returns when `lead` does; LeadershipLost ends the process
+
+Promised
+1. `lead` runs only while this process holds the lease. It is cancelled at the latest `renew_deadline_seconds` after the
+   last successful renewal was *sent*, by a timer that does not depend on any request: a server that swallows requests,
+   answers 403 for ever or throttles us beyond the deadline all end the same way.
+2. The write gate compares the clock with that deadline at every mutation. An event loop that stalled past it (a long
+   garbage collection, a suspended machine) refuses its first write before anything else can run.
+3. After a loss `run` raises LeadershipLost, also when `lead` does not react to its cancellation: the process must exit
+   (by force if it hangs). It never leads twice.
+4. On a regular end, `lead` returning or `run` cancelled, the lease is released after `lead` has ended, with requests of
+   their own that the cancellation does not touch; never when somebody else holds it.
+
+Lease requests are urgent (they wait for no other request) and ungated, and none may take longer than half the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import msgspec
+import structlog
+
+from controller.foundation import UsageError, wall_now
+from controller.kube.client import KubeClient
+from controller.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    NotLeader,
+    Unauthorized,
+)
+from controller.kube.lease import (
+    LEASE,
+    RETRY_JITTER,
+    Create,
+    Lease,
+    LeaseSpec,
+    LeaseTimes,
+    Observation,
+    Renew,
+    TakeOver,
+    Wait,
+    claim,
+    decide,
+    released,
+)
+from controller.kube.observers import SILENT, ElectorObserver
+
+# Each one is a read and a write; somebody else's write in between is rare, twice in a row is a rival.
+_RELEASE_ATTEMPTS = 3
+# Of the time between our deadline and the moment when others may take the lease (5 s of 15/10/2): 3 s to stop, the
+# rest to end the process.
+_STOP_SHARE = 0.6
+
+_log = structlog.get_logger(__name__)
+
+
+class LeadershipLost(KubeError):
+    """The lease could not be renewed in time, or somebody else has it. End the process."""
+
+
+def new_identity(pod_name: str | None = None) -> str:
+    """A name for this process start: never the same twice, or a restarted Pod would take its own old lease for held."""
+    return f"{pod_name or socket.gethostname()}_{os.getpid()}_{secrets.token_hex(6)}"
+
+
+class Elector:
+    """One candidate of one election. `now` is monotonic seconds; tests may give it a skewed rate."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        *,
+        identity: str,
+        times: LeaseTimes | None = None,
+        observer: ElectorObserver = SILENT,
+        on_new_leader: Callable[[str], None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        if not identity:
+            raise UsageError("leader election needs an identity that is unique for each process start")
+        self.identity = identity
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._times = times or LeaseTimes()
+        self._observer = observer
+        self._on_new_leader = on_new_leader
+        self._now = now
+        self._rng = rng or random.Random()
+        self._observation: Observation | None = None
+        self._reported_leader: str | None = None
+        self._valid_until = float("-inf")
+        self._leading = False
+
+    # ---- questions -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process may act as the leader at this very moment."""
+        return self._leading and self._now() < self._valid_until
+
+    @property
+    def leader(self) -> str:
+        """The holder as last seen; empty when unknown or free."""
+        return self._observation.lease.holder if self._observation else ""
+
+    @property
+    def transitions(self) -> int:
+        """The lease's own count of changes of hands, as last seen."""
+        spec = self._observation.lease.spec if self._observation else None
+        return (spec.lease_transitions if spec else None) or 0
+
+    def check_write(self) -> None:
+        """The write gate. Raises NotLeader unless the lease is certainly still ours."""
+        if not self._leading:
+            raise NotLeader(f"{self.identity} does not hold the lease {self._namespace}/{self._name}")
+        late = self._now() - self._valid_until
+        if late >= 0:
+            raise NotLeader(f"the lease {self._namespace}/{self._name} ran out {late:.1f} s ago")
+
+    def check_health(self, tolerance_seconds: float = 20.0) -> None:
+        """The watchdog for liveness. Raises LeadershipLost when this process still leads although its lease has expired
+        for so long that it should be gone: then only a restart helps."""
+        late = self._now() - self._valid_until
+        if self._leading and late > self._times.lease_seconds - self._times.renew_deadline_seconds + tolerance_seconds:
+            raise LeadershipLost(f"leading without a renewed lease for {late:.0f} s")
+
+    # ---- the election ------------------------------------------------------------------------------------------------
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, run `lead` while holding it, release it. Raises LeadershipLost when it is lost."""
+        try:
+            await self._acquire()
+            await self._lead(lead)
+        finally:
+            was_leading, self._leading = self._leading, False
+            self._observer.leading(self._name, False)
+            if was_leading:
+                await self._release()
+
+    async def _acquire(self) -> None:
+        while True:
+            if await self._try_once():
+                self._leading = True
+                self._observer.leading(self._name, True)
+                _log.info("became leader", lease=f"{self._namespace}/{self._name}", identity=self.identity)
+                return
+            await asyncio.sleep(self._times.retry_seconds * (1.0 + RETRY_JITTER * self._rng.random()))
+
+    async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """`lead` beside the renewal; the first to end decides. A cancelled `run` goes on renewing while `lead` cleans
+        up; after a loss `lead` gets what is left of the lease to end, and is not waited for any longer."""
+        work = asyncio.ensure_future(lead())
+        renewal = asyncio.ensure_future(self._renew())
+        try:
+            await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                self._step_down()
+                renewal.result()  # raises LeadershipLost, or the bug that ended the renewal
+            await work
+        finally:
+            lost = renewal.done()
+            if not work.done():
+                work.cancel()
+                grace = self._times.lease_seconds - self._times.renew_deadline_seconds
+                await asyncio.wait((work,), timeout=_STOP_SHARE * grace if lost else None)
+            renewal.cancel()
+            await asyncio.wait((renewal,))
+
+    def _step_down(self) -> None:
+        """Before anything else runs, the gate closes."""
+        self._leading = False
+        self._observer.leading(self._name, False)
+        _log.error("leadership lost; the process must end", identity=self.identity, leader=self.leader)
+
+    async def _renew(self) -> NoReturn:
+        """Renew until it is too late; then raise LeadershipLost."""
+        started: float | None = None
+        while True:
+            await asyncio.sleep(min(self._times.retry_seconds, max(0.0, self._valid_until - self._now())))
+            started = self._now() if started is None else started
+            if await self._renew_before_deadline():
+                self._observer.renewed(self._name, self._now() - started)
+                started = None
+
+    async def _renew_before_deadline(self) -> bool:
+        """One attempt; False to try again. The deadline stands whatever the attempt does."""
+        remaining = self._valid_until - self._now()
+        if remaining <= 0:
+            raise LeadershipLost(f"the lease was not renewed within {self._times.renew_deadline_seconds:g} s")
+        try:
+            async with asyncio.timeout(remaining):
+                if await self._try_once():
+                    return True
+        except TimeoutError:
+            return False
+        if self.leader not in ("", self.identity):
+            raise LeadershipLost(f"the lease is held by {self.leader}")
+        return False
+
+    # ---- one attempt -------------------------------------------------------------------------------------------------
+
+    async def _try_once(self) -> bool:
+        """Take or renew the lease. True when it is ours; failures are logged and False."""
+        try:
+            if self._leading and self._observation is not None:
+                # The fast path: nobody else writes our lease, so the version that we remember is the right one.
+                try:
+                    return await self._write(Renew(), self._observation.lease)
+                except (Conflict, NotFound, AlreadyExists):
+                    self._observer.slow_path(self._name)
+            lease = await self._read()
+            action = decide(self._observation, self.identity, self._now(), self._times)
+            if isinstance(action, Wait):
+                return False
+            return await self._write(action, lease)
+        except ApiError as failure:
+            self._report(failure)
+            return False
+
+    async def _read(self) -> Lease | None:
+        timeout = self._times.renew_deadline_seconds / 2
+        try:
+            lease = await self._client.get(
+                LEASE, self._name, self._namespace, type_=Lease, timeout_seconds=timeout, urgent=True
+            )
+        except NotFound:
+            self._observation = None
+            return None
+        self._observe(lease)
+        return lease
+
+    async def _write(self, action: Create | TakeOver | Renew, lease: Lease | None) -> bool:
+        sent_at = self._now()
+        spec = claim(action, lease, self.identity, wall_now(), self._times)
+        written = await self._send(spec, lease)
+        self._observe(written)
+        self._valid_until = sent_at + self._times.renew_deadline_seconds
+        return True
+
+    async def _send(self, spec: LeaseSpec, lease: Lease | None) -> Lease:
+        metadata = {"name": self._name, "namespace": self._namespace}
+        body = {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": metadata,
+            "spec": msgspec.to_builtins(spec),
+        }
+        timeout = self._times.renew_deadline_seconds / 2
+        if lease is None:
+            return await self._client.create(
+                LEASE, body, self._namespace, type_=Lease, timeout_seconds=timeout, gated=False, urgent=True
+            )
+        metadata["resourceVersion"] = lease.metadata.resource_version
+        return await self._client.replace(
+            LEASE, self._name, body, self._namespace, type_=Lease, timeout_seconds=timeout, gated=False, urgent=True
+        )
+
+    async def _release(self) -> None:
+        """Give the lease back, whatever cancelled us: a successor then needs no patience."""
+        release = asyncio.ensure_future(self._release_attempts())
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(release)
+        if not release.done():
+            await asyncio.wait((release,), timeout=self._times.retry_seconds)
+
+    async def _release_attempts(self) -> None:
+        for _ in range(_RELEASE_ATTEMPTS):
+            try:
+                lease = await self._read()
+                if lease is None or lease.holder != self.identity:
+                    return
+                await self._send(released(lease, wall_now()), lease)
+                _log.info("lease released", lease=f"{self._namespace}/{self._name}")
+                return
+            except Conflict:
+                continue
+            except ApiError as failure:
+                _log.warning("the lease could not be released; it will expire", reason=str(failure))
+                return
+
+    def _observe(self, lease: Lease) -> None:
+        now = self._now()
+        self._observation = self._observation.updated(lease, now) if self._observation else Observation(lease, now)
+        if lease.holder and lease.holder != self._reported_leader:
+            self._reported_leader = lease.holder
+            if self._on_new_leader is not None:
+                self._on_new_leader(lease.holder)
+
+    def _report(self, failure: ApiError) -> None:
+        if isinstance(failure, Conflict | AlreadyExists):
+            return  # somebody was quicker; the next attempt reads
+        log = _log.error if isinstance(failure, Forbidden | Unauthorized) else _log.warning
+        hint = "; this ServiceAccount needs get, create and update on leases" if isinstance(failure, Forbidden) else ""
+        log("lease request failed", lease=f"{self._namespace}/{self._name}", reason=f"{failure}{hint}")

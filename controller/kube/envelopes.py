@@ -1,0 +1,160 @@
+"""Watch events: one JSON line decoded in one pass, straight into the projection of its object.
+
+The five event types are a tagged union, so that msgspec picks the right struct while it parses: an ADDED decodes the
+projection, a BOOKMARK only its metadata (on a real server its spec is full of nulls), and no line is read twice. What
+the union does not accept is examined slowly: an ERROR, a bare Status, an unknown type, an object of another kind (a
+Table when a proxy rewrites Accept, k8s#132926), an object that does not fit its projection.
+
+A skipped event is never lost silently: it says why, for the log and a metric.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from controller.foundation import ObjectMeta, Resource
+from controller.kube.classify import Status, classify_status, read_status
+from controller.kube.errors import ApiError, BadAnswer
+
+T = TypeVar("T")
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+# `kind` stands within the first few dozen bytes of what an API server writes.
+_HEAD_BYTES = 256
+_KIND = b'"kind":"'
+
+
+class Added(msgspec.Struct, Generic[T], frozen=True, gc=False, tag_field="type", tag="ADDED"):
+    """A new object, or an existing one at the start of a streamed list."""
+
+    object: T
+
+
+class Modified(msgspec.Struct, Generic[T], frozen=True, gc=False, tag_field="type", tag="MODIFIED"):
+    """A new state."""
+
+    object: T
+
+
+class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False, tag_field="type", tag="DELETED"):
+    """The last state, with the resourceVersion of the deletion; also when the object left the selector."""
+
+    object: T
+
+
+class MetadataOnly(msgspec.Struct, frozen=True):
+    """Any object, reduced to what a bookmark has and what an error message needs."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    kind: str = ""
+
+
+class Bookmark(msgspec.Struct, frozen=True, tag_field="type", tag="BOOKMARK"):
+    """No object: everything up to this resourceVersion has been sent."""
+
+    object: MetadataOnly
+
+    @property
+    def ends_initial_events(self) -> bool:
+        """Whether the streamed list is complete. Exactly "true" counts, as in the API's contract."""
+        return self.object.metadata.annotation(INITIAL_EVENTS_END) == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The stream carries a failure: an ERROR event, or a Status in place of one."""
+
+    error: ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An event that cannot be used. `key` is the object's, empty when even that is unreadable."""
+
+    reason: str
+    key: str = ""
+
+
+class _Loose(msgspec.Struct):
+    """Whatever a line holds."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_LOOSE = msgspec.json.Decoder(_Loose)
+_METADATA = msgspec.json.Decoder(MetadataOnly)
+_STATUS = msgspec.json.Decoder(Status)
+_OBJECT_TYPES = ("ADDED", "MODIFIED", "DELETED")
+
+Change = Added[T] | Modified[T] | Deleted[T]
+Event = Change[T] | Bookmark | Failed | Skipped
+
+
+class EventDecoder(Generic[T]):
+    """Decodes the lines of a watch on one resource into projections of one type. Not shared between loops."""
+
+    def __init__(self, resource: Resource, type_: type[T]) -> None:
+        union: Any = Added[type_] | Modified[type_] | Deleted[type_] | Bookmark  # type: ignore[valid-type]
+        self._decode = msgspec.json.Decoder(union).decode
+        self._resource = resource
+        self._kind = _KIND + resource.kind.encode() + b'"'
+
+    def decode(self, line: bytes) -> Event[T]:
+        """One event. Raises BadAnswer for a line that is not JSON: the stream is broken."""
+        position = line.find(_KIND, 0, _HEAD_BYTES)
+        if position >= 0 and line.startswith(self._kind, position):
+            try:
+                event: Added[T] | Modified[T] | Deleted[T] | Bookmark = self._decode(line)
+            except msgspec.DecodeError as failure:
+                return self._examine(line, str(failure))
+            if type(event) is Bookmark or event.object.metadata.name:  # type: ignore[union-attr]
+                return event
+            return Skipped("the object has no metadata.name")
+        return self._examine(line, "")
+
+    def _examine(self, line: bytes, failure: str) -> Event[T]:
+        try:
+            loose = _LOOSE.decode(line)
+        except msgspec.DecodeError as error:
+            excerpt = line[:120].decode("utf-8", "replace")
+            raise BadAnswer(f"a line of the watch is not an event: {error}: {excerpt!r}", reason="BadLine") from error
+        if not loose.type:
+            status = read_status(line)
+            return Failed(classify_status(status)) if status else Skipped("a line without an event type")
+        if loose.type == "ERROR":
+            return Failed(classify_status(_read_error(loose.object)))
+        if loose.type == "BOOKMARK":
+            return Bookmark(_read_metadata(loose.object))
+        if loose.type not in _OBJECT_TYPES:
+            return Skipped(f"unknown event type {loose.type[:40]!r}")
+        found = _read_metadata(loose.object)
+        if found.kind not in ("", self._resource.kind):
+            return Skipped(f"a {self._resource.kind} was expected, found {found.kind[:40]}", found.metadata.key)
+        if not found.metadata.name:
+            return Skipped("the object has no metadata.name")
+        if failure:
+            return Skipped(f"the object does not fit its projection: {failure}", found.metadata.key)
+        event: Added[T] | Modified[T] | Deleted[T] | Bookmark
+        try:
+            event = self._decode(line)  # `kind` stands late or is missing, the object is fine
+        except msgspec.DecodeError as error:
+            return Skipped(f"the object does not fit its projection: {error}", found.metadata.key)
+        return event
+
+
+def _read_error(raw: msgspec.Raw) -> Status:
+    try:
+        return _STATUS.decode(raw)
+    except msgspec.DecodeError:
+        return Status(kind="Status", message="an ERROR event without a readable Status")
+
+
+def _read_metadata(raw: msgspec.Raw) -> MetadataOnly:
+    try:
+        return _METADATA.decode(raw)
+    except msgspec.DecodeError:
+        return MetadataOnly()

@@ -1,0 +1,66 @@
+"""Lists in pages: what each request asks for, and what to do when a continue token has died.
+
+Pure steps, driven by `KubeClient.list` and by the reflector. The rules are client-go's pager's:
+
+* the first request carries the caller's resourceVersion and match; continuations carry only `continue` and `limit`;
+* the list's resourceVersion is that of the first page;
+* 410 on a later page (etcd compacts after five minutes) means one complete list at the version first asked for;
+* an error on the first page is the caller's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+# client-go's size: 6 MB of Pods, 33 ms to decode as dictionaries, 5 ms as projections.
+PAGE_SIZE = 500
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename={"resource_version": "resourceVersion", "continue_": "continue"}):
+    """metav1.ListMeta; remainingItemCount is an estimate and is not read."""
+
+    resource_version: str = ""
+    continue_: str = ""
+
+
+class ListPage(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a typed list. `kind` tells a Table or a Status from a list."""
+
+    metadata: ListMeta
+    items: list[T] | None = None
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """The list options of one request; `limit` 0 asks for everything."""
+
+    resource_version: str = ""
+    resource_version_match: str = ""
+    limit: int = 0
+    continue_: str = ""
+
+    def query(self) -> list[tuple[str, str]]:
+        """As query parameters; what is empty is left out, `resourceVersion=` included (it means the newest)."""
+        pairs = (
+            ("resourceVersion", self.resource_version),
+            ("resourceVersionMatch", self.resource_version_match),
+            ("limit", str(self.limit) if self.limit else ""),
+            ("continue", self.continue_),
+        )
+        return [(name, value) for name, value in pairs if value]
+
+    def following(self, meta: ListMeta) -> PageRequest | None:
+        """The request for the next page, None after the last."""
+        if not meta.continue_:
+            return None
+        return PageRequest(limit=self.limit, continue_=meta.continue_)
+
+    def whole(self) -> PageRequest:
+        """The same list in one answer: the way out when a continue token has expired."""
+        return PageRequest(self.resource_version, self.resource_version_match)

@@ -1,0 +1,63 @@
+"""What this process knows of each scaler between two reconciles. Dropped when the scaler goes.
+
+Nothing here is needed for safety: a new process starts without it, reads the memory of decisions from the status,
+raises the term of the binding, and lets nothing shrink before it has sampled long enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller.reconcile.observe import Sighting
+from controller.scaling import State
+
+
+@dataclass(slots=True)
+class ScalerMemory:
+    """One scaler, by its UID: another UID under the same name is another scaler."""
+
+    uid: str
+    state: State | None = None
+    target_uid: str = ""
+    sightings: dict[str, Sighting] = field(default_factory=dict)
+    startups: dict[str, float] = field(default_factory=dict)  # Pod UID → seconds, not yet given to a decision
+    next_tick: float = 0.0  # model time
+    tick_generation: int = 0  # the spec's generation that the last tick was made for
+    # The binding in this leadership.
+    own_term: int | None = None
+    acquired_time: float | None = None
+    deposed: bool = False
+    # What was reported, so that only changes are.
+    status_written_at: float = float("-inf")  # model time
+    last_words: tuple[object, ...] = ()  # the decision last logged
+    reported: dict[str, str] = field(default_factory=dict)  # condition type → reason last put into an event
+    resume: str | None = None  # value of the resume annotation when it was last looked at
+    resume_seen: bool = False
+    silent_since: float | None = None  # since when no role could be sampled
+    silence_told: bool = False
+
+    def meet_target(self, uid: str) -> None:
+        """A target of another UID is another target: nothing known about the old one holds for it."""
+        if uid == self.target_uid:
+            return
+        self.target_uid = uid
+        self.sightings, self.startups = {}, {}
+        self.own_term, self.acquired_time, self.deposed = None, None, False
+
+
+class Memories:
+    """The memory of every scaler this process reconciles."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, ScalerMemory] = {}
+
+    def of(self, key: str, uid: str) -> ScalerMemory:
+        """The memory of a scaler; a new one for a new UID."""
+        known = self._by_key.get(key)
+        if known is None or known.uid != uid:
+            known = self._by_key[key] = ScalerMemory(uid)
+        return known
+
+    def pop(self, key: str) -> ScalerMemory | None:
+        """Forget a scaler that is gone."""
+        return self._by_key.pop(key, None)

@@ -1,0 +1,154 @@
+"""From a target and its Pods to what a decision needs to know of each role. Pure.
+
+Labels alone prove nothing: a Pod counts only when the target controls it. A replica is Ready when every one of its
+members is; it serves when it is Ready, eligible and not being retired. A replica beyond the declared count is on its
+way out: what it still serves is demand, but it is no capacity.
+
+How long a start took is measured on this controller's clock from the first sight of the Pod; a foreign timestamp serves
+only where this process saw no start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from controller.api import EndpointProblem, MetricsEndpoint, ModelDeployment, Pod, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What this process has seen of one Pod: when first, and since when it is Ready (model time)."""
+
+    first_seen: float
+    ready_since: float | None
+    was_ready: bool  # it has been Ready at some time: becoming Ready again is no start-up
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """A process that answers for a replica, and where its metrics are."""
+
+    pod: Pod
+    replica: str
+    ready: bool
+    serving: bool
+    ready_since: float | None
+    endpoint: MetricsEndpoint | EndpointProblem
+
+    @property
+    def key(self) -> str:
+        """The stable name of the process."""
+        return self.pod.metadata.uid
+
+    @property
+    def incarnation(self) -> str:
+        """Changes when its counters start anew."""
+        return "/".join(str(part) for part in self.pod.incarnation)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleView:
+    """One role of the target at this moment."""
+
+    name: str
+    declared: int
+    ready: int
+    unadmitted: int
+    starting: int
+    retiring: int
+    members: tuple[MemberView, ...]
+
+
+def update_sightings(
+    known: Mapping[str, Sighting], pods: Iterable[Pod], now: float
+) -> tuple[dict[str, Sighting], dict[str, float]]:
+    """The sightings with these Pods and no others, and the start-ups that ended now (Pod UID → seconds)."""
+    seen: dict[str, Sighting] = {}
+    startups: dict[str, float] = {}
+    for pod in pods:
+        uid = pod.metadata.uid
+        before = known.get(uid)
+        if before is None:
+            since = _not_later(pod.ready_since, now) if pod.ready else None
+            seen[uid] = Sighting(now, since, was_ready=pod.ready)
+            if since is not None and pod.created_at is not None and pod.created_at <= since:
+                startups[uid] = since - pod.created_at
+        elif not pod.ready:
+            seen[uid] = Sighting(before.first_seen, None, before.was_ready)
+        elif before.ready_since is None:
+            seen[uid] = Sighting(before.first_seen, now, was_ready=True)
+            if not before.was_ready:
+                startups[uid] = now - before.first_seen
+        else:
+            seen[uid] = before
+    return seen, startups
+
+
+def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sightings: Mapping[str, Sighting]) -> RoleView:
+    """Group the Pods of one role into replicas and count them."""
+    replicas: dict[str, list[Pod]] = {}
+    ordinals: dict[str, int | None] = {}
+    for pod in sorted(pods, key=lambda each: each.metadata.name):
+        if pod.role != role.name or pod.router is not None or pod.finished or pod.malformed:
+            continue
+        name = pod.metadata.uid if pod.ordinal is None else str(pod.ordinal)
+        replicas.setdefault(name, []).append(pod)
+        ordinals[name] = pod.ordinal
+    retirement = target.status.retirement
+    leaving_ordinal = (
+        retirement.replica_ordinal
+        if retirement is not None and retirement.running and retirement.role_name == role.name
+        else None
+    )
+    labelled = any(pod.eligible for group in replicas.values() for pod in group)
+    ready = scheduled = retiring = 0
+    members: list[MemberView] = []
+    for name, group in replicas.items():
+        ordinal = ordinals[name]
+        leaving = (
+            all(pod.deleting for pod in group)
+            or (ordinal is not None and ordinal >= role.replicas)
+            or (ordinal is not None and ordinal == leaving_ordinal)
+        )
+        seats = {pod.member_index for pod in group if pod.ready}
+        is_ready = len(seats - {None}) >= role.size
+        retiring += leaving
+        ready += is_ready and not leaving
+        scheduled += not leaving and sum(pod.scheduled and not pod.deleting for pod in group) >= role.size
+        members.extend(
+            MemberView(
+                pod=pod,
+                replica=name,
+                ready=is_ready and pod.ready,
+                # An operator that does not label its Pods cannot withdraw them either: Ready is all there is to know.
+                serving=is_ready and pod.ready and not leaving and (pod.eligible or not labelled),
+                ready_since=sightings[pod.metadata.uid].ready_since if pod.metadata.uid in sightings else None,
+                endpoint=pod.metrics_endpoint(),
+            )
+            for pod in group
+            if _answers(pod) and not pod.deleting
+        )
+    status = target.role_status(role.name)
+    admitted = scheduled
+    if status is not None and status.quota_reserved is not None:
+        admitted = min(admitted, status.quota_reserved)
+    unadmitted = max(0, role.replicas - max(admitted, ready))
+    return RoleView(
+        name=role.name,
+        declared=role.replicas,
+        ready=ready,
+        unadmitted=unadmitted,
+        starting=max(0, role.replicas - ready - unadmitted),
+        retiring=retiring,
+        members=tuple(members),
+    )
+
+
+def _answers(pod: Pod) -> bool:
+    """Of a replica with several members only the leader serves metrics and requests."""
+    return pod.member_index in (0, None)
+
+
+def _not_later(moment: float | None, now: float) -> float:
+    return now if moment is None or moment > now else moment

@@ -1,0 +1,401 @@
+"""One reconcile of one ModelDeploymentScaler: look, sample, decide, bind, commit, report.
+
+A reconcile is made when the scaler, its target or a Pod of it changed, and at every sampling interval. Between two
+intervals it only looks: whether the spec is valid, the target there, a binding to be given back. At the interval it
+samples the engines and decides; an Active scaler then makes sure of its binding and commits.
+
+The order of writes is the order of safety: the memory that a shrink relies on is in the status before the count falls,
+and a count is only ever written under the fence. A reconcile waits until the cache shows this process' last writes.
+
+Cancellation: safe at every await; the next reconcile starts from what the API server has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from controller.api import (
+    ActiveReason,
+    Binding,
+    BoundReason,
+    Condition,
+    ConditionType,
+    ForeignReversal,
+    MdsView,
+    Mode,
+    ModelDeployment,
+    RetirementReason,
+    ScalerSpec,
+    ScalerStatus,
+    validate_against_target,
+)
+from controller.foundation import Clock
+from controller.kube import Conflict, ConsistencyStore, Done, NotLeader, ReconcileOutcome, RequeueAfter
+from controller.operations import ScalerMetrics
+from controller.planning import Record, UnsupportedAlgorithm, capacities, decision_spec, restored
+from controller.reconcile.baseline import Baseline, baseline_of
+from controller.reconcile.binder import Binder, BoundState
+from controller.reconcile.committer import CommitOutcome, Committer
+from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
+from controller.reconcile.memory import Memories, ScalerMemory
+from controller.reconcile.records import RecordSink
+from controller.reconcile.report import (
+    active_condition,
+    condition,
+    invalid_spec_message,
+    limited_condition,
+    metrics_condition,
+    role_statuses,
+    summary_of,
+    with_conditions,
+    without_capacity,
+)
+from controller.reconcile.reporter import Reporter
+from controller.reconcile.sampler import Sampled, Sampler
+from controller.reconcile.status_writer import StatusOutcome
+from controller.scaling import Capacity, Decision, DecisionSpec, State, decide
+
+# How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is
+# normally there within milliseconds.
+_LAG_SECONDS = 0.05
+_CONFLICT_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What a reconcile reads; each gives the object in the cache, or None."""
+
+    scaler: Callable[[str], MdsView | None]
+    target: Callable[[str], ModelDeployment | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One decision and everything it was made from."""
+
+    sampled: Sampled
+    spec: DecisionSpec
+    capacity: Capacity
+    decision: Decision
+    state: State
+
+
+class Reconciler:
+    """Reconciles the scalers of one process; one call per key at a time, which the work queue promises."""
+
+    def __init__(
+        self,
+        *,
+        caches: Caches,
+        sampler: Sampler,
+        binder: Binder,
+        committer: Committer,
+        reporter: Reporter,
+        metrics: ScalerMetrics,
+        records: RecordSink,
+        consistency: ConsistencyStore,
+        clock: Clock,
+        process: str,
+    ) -> None:
+        self._caches = caches
+        self._sampler = sampler
+        self._binder = binder
+        self._committer = committer
+        self._reporter = reporter
+        self._metrics = metrics
+        self._records = records
+        self._consistency = consistency
+        self._clock = clock
+        self._process = process
+        self._memories = Memories()
+        self._only_shadow = ""  # why this process writes to no target; empty: it may
+        self._log = structlog.get_logger(component="reconcile")
+
+    def stay_in_shadow(self, reason: str) -> None:
+        """Treat every scaler as Shadow from now on."""
+        self._only_shadow = reason
+
+    async def reconcile(self, key: str) -> ReconcileOutcome:
+        """Bring one scaler up to date. Raises ApiError for the queue to back off."""
+        scaler = self._caches.scaler(key)
+        if scaler is None:
+            self._forget(key)
+            return Done()
+        if not self._consistency.ready(key):
+            return RequeueAfter(_LAG_SECONDS)
+        memory = self._memories.of(key, scaler.metadata.uid)
+        try:
+            return await self._reconcile(key, scaler, memory)
+        except Conflict as conflict:
+            self._log.debug("another writer was faster", scaler=key, what=conflict.message)
+            return RequeueAfter(_CONFLICT_SECONDS)
+        except NotLeader:
+            return Done()  # the process is about to end; whoever leads now does the work
+
+    async def _reconcile(self, key: str, scaler: MdsView, memory: ScalerMemory) -> ReconcileOutcome:
+        status, _ = scaler.parse_status()
+        spec, findings = scaler.parse_spec()
+        if scaler.deleting:
+            await self._binder.finish(key, scaler, None if spec is None else spec.target_ref.name, memory)
+            return Done()
+        if spec is None:
+            return await self._stop(
+                key, scaler, status, memory, Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
+            )
+        target = self._target_of(scaler, spec)
+        if spec.suspend or spec.mode is Mode.SHADOW:
+            await self._give_back(key, scaler, target, memory)
+        if spec.suspend:
+            bound = BoundState(None, BoundReason.SUSPENDED, "suspended: nothing is planned, nothing is written")
+            return await self._stop(
+                key, scaler, status, memory, Guard(ActiveReason.SUSPENDED, "spec.suspend is true"), bound
+            )
+        if target is None:
+            name = spec.target_ref.name
+            bound = BoundState(
+                None, BoundReason.TARGET_NOT_FOUND, f"there is no ModelDeployment {name} in this namespace"
+            )
+            return await self._stop(
+                key,
+                scaler,
+                status,
+                memory,
+                Guard(ActiveReason.TARGET_UNSUPPORTED, f"ModelDeployment {name} does not exist"),
+                bound,
+            )
+        memory.meet_target(target.metadata.uid)
+        if target.deleting:
+            bound = BoundState(
+                None, BoundReason.TARGET_TERMINATING, f"ModelDeployment {target.metadata.name} is being deleted"
+            )
+            return await self._stop(
+                key,
+                scaler,
+                status,
+                memory,
+                Guard(ActiveReason.TARGET_UNSUPPORTED, "the target is being deleted"),
+                bound,
+            )
+        guard = unsupported(target, spec.roles)
+        if guard is None and (findings := validate_against_target(spec, target)):
+            guard = Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
+        if guard is None:
+            guard = _unplannable(spec, target)
+        if guard is not None:
+            return await self._stop(key, scaler, status, memory, guard)
+        return await self._tick_when_due(key, scaler, spec, status, target, memory)
+
+    async def _tick_when_due(
+        self,
+        key: str,
+        scaler: MdsView,
+        spec: ScalerSpec,
+        status: ScalerStatus,
+        target: ModelDeployment,
+        memory: ScalerMemory,
+    ) -> ReconcileOutcome:
+        names = [role.name for role in spec.roles]
+        interval = float(spec.sampling.interval_seconds)
+        generation = scaler.metadata.generation
+        now = self._clock.now()
+        if now < memory.next_tick and generation == memory.tick_generation:
+            self._sampler.look(target, names, memory)
+            return RequeueAfter(self._clock.wall_seconds(memory.next_tick - now))
+        # On the beat where possible, so that an interval stays an interval; after a pause, from now.
+        memory.next_tick = memory.next_tick + interval if now - memory.next_tick < interval else now + interval
+        memory.tick_generation = generation
+        if memory.state is None:
+            memory.state = restored(status.roles, now)
+        tick = await self._decide(key, spec, target, memory)
+        if tick is None:
+            memory.next_tick = 0.0
+            return RequeueAfter(_CONFLICT_SECONDS)
+        scaler = self._caches.scaler(key) or scaler
+        await self._act(key, scaler, spec, status, tick, memory)
+        return RequeueAfter(self._clock.wall_seconds(max(0.0, memory.next_tick - self._clock.now())))
+
+    async def _decide(self, key: str, spec: ScalerSpec, target: ModelDeployment, memory: ScalerMemory) -> Tick | None:
+        """Sample and decide; None when the target went away meanwhile or changed its roles."""
+        names = [role.name for role in spec.roles]
+        target_key = target.metadata.key
+        sampled = await self._sampler.sample(target, names, memory, lambda: self._caches.target(target_key))
+        if sampled is None or set(sampled.views) != set(names):
+            return None
+        planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target)
+        before = memory.state if memory.state is not None else restored((), sampled.observation.now)
+        now = sampled.observation.now
+        state, decision = decide(planned, capacity, before, sampled.observation, now)
+        memory.state = state
+        self._records.write(
+            Record(
+                scaler=key,
+                process=self._process,
+                spec=planned,
+                capacity=capacity,
+                state=before,
+                observation=sampled.observation,
+                now=now,
+                decision=decision,
+            )
+        )
+        self._reporter.decided(key, decision, sampled.views, capacity, memory)
+        return Tick(sampled, planned, capacity, decision, state)
+
+    async def _act(
+        self, key: str, scaler: MdsView, spec: ScalerSpec, status: ScalerStatus, tick: Tick, memory: ScalerMemory
+    ) -> None:
+        """Bind, report, commit: in the order that a crash at any point leaves safe."""
+        target, decision = tick.sampled.target, tick.decision
+        stored_term = status.binding.term if status.binding is not None else 0
+        if self._only_shadow:
+            bound = BoundState(None, BoundReason.SHADOW, self._only_shadow)
+        elif spec.mode is Mode.ACTIVE:
+            bound = await self._binder.hold(key, scaler, target, memory, stored_term)
+        else:
+            bound = BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
+        baseline = baseline_of(scaler, target, spec, status, memory, self._clock.now())
+        guard = holds(target)
+        retirement, retirement_note = retirement_block(target)
+        banded = any(ratio.min is not None or ratio.max is not None for ratio in spec.ratios)
+        wanted, waiting = writable(decision.changes, retirement, banded=banded)
+        if bound.holding is None or guard is not None or baseline.hold or without_capacity(tick.spec, tick.capacity):
+            wanted = (
+                _within_bounds_only(wanted, tick)
+                if bound.holding is not None and guard is None and not baseline.hold
+                else {}
+            )
+        new = self._status(
+            scaler, status, tick, memory, bound, guard, baseline, (retirement, waiting or retirement_note)
+        )
+        shrinks = any(count < decision.role(name).current for name, count in wanted.items())
+        outcome = await self._reporter.write(key, scaler, status, new, memory, now_or_never=shrinks)
+        self._reporter.silence(
+            scaler,
+            memory,
+            metrics_condition(decision, 0).message,
+            spec.sampling.interval_seconds,
+            sampled=any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles),
+        )
+        if not wanted or bound.holding is None or (shrinks and outcome is not StatusOutcome.WRITTEN) or memory.deposed:
+            return
+        counts = {role.name: wanted.get(role.name, role.current) for role in decision.roles}
+        namespace, _, name = key.partition("/")
+        result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
+        self._metrics.commits.labels(namespace, name, str(result)).inc()
+        if result is CommitOutcome.COMMITTED:
+            self._reporter.committed(key, scaler, decision, wanted)
+        else:
+            self._log.warning("the counts were not written", scaler=key, outcome=result, wanted=wanted)
+
+    def _status(
+        self,
+        scaler: MdsView,
+        old: ScalerStatus,
+        tick: Tick,
+        memory: ScalerMemory,
+        bound: BoundState,
+        guard: Guard | None,
+        baseline: Baseline,
+        retirement: tuple[RetirementReason, str],
+    ) -> ScalerStatus:
+        generation, now = scaler.metadata.generation, self._clock.now()
+        decision = tick.decision
+        blocked, note = retirement
+        roles = role_statuses(old, tick.sampled.views, decision, tick.capacity, tick.state)
+        active = (
+            active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
+            if guard is None
+            else condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)
+        )
+        status = ScalerStatus(
+            observed_generation=generation,
+            conditions=old.conditions,
+            summary=summary_of(roles),
+            binding=_binding(old, memory),
+            last_sample_time=max(
+                (role.last_sample_time for role in decision.roles if role.last_sample_time), default=None
+            ),
+            last_decision_time=decision.now,
+            roles=roles,
+            foreign_reversals=tuple(ForeignReversal(time=each.time) for each in baseline.reversals),
+        )
+        new = [
+            condition(ConditionType.BOUND, bound.holding is not None, bound.reason, bound.message, generation),
+            metrics_condition(decision, generation),
+            active,
+            limited_condition(decision, generation),
+            condition(
+                ConditionType.RETIREMENT_BLOCKED,
+                blocked is RetirementReason.RETIREMENT_ABORTED,
+                blocked,
+                note,
+                generation,
+            ),
+            condition(
+                ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation
+            ),
+        ]
+        return with_conditions(status, new, now)
+
+    async def _stop(
+        self,
+        key: str,
+        scaler: MdsView,
+        status: ScalerStatus,
+        memory: ScalerMemory,
+        guard: Guard,
+        bound: BoundState | None = None,
+    ) -> ReconcileOutcome:
+        """Report why there is no planning; a change of the scaler or its target wakes the key again."""
+        generation = scaler.metadata.generation
+        new: list[Condition] = [condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)]
+        if bound is not None:
+            new.append(condition(ConditionType.BOUND, False, bound.reason, bound.message, generation))
+        # What was decided last stays readable; it is dated by lastDecisionTime.
+        changed = msgspec.structs.replace(status, observed_generation=generation)
+        outcome = await self._reporter.write(
+            key, scaler, status, with_conditions(changed, new, self._clock.now()), memory
+        )
+        memory.next_tick = 0.0
+        return RequeueAfter(_CONFLICT_SECONDS) if outcome is StatusOutcome.OUTDATED else Done()
+
+    async def _give_back(self, key: str, scaler: MdsView, target: ModelDeployment | None, memory: ScalerMemory) -> None:
+        if target is not None and await self._binder.release(key, scaler, target, memory):
+            self._log.info("released the target", scaler=key, target=target.metadata.key)
+
+    def _target_of(self, scaler: MdsView, spec: ScalerSpec) -> ModelDeployment | None:
+        return self._caches.target(f"{scaler.metadata.namespace}/{spec.target_ref.name}")
+
+    def _forget(self, key: str) -> None:
+        memory = self._memories.pop(key)
+        namespace, _, name = key.partition("/")
+        self._metrics.forget(namespace, name)
+        if memory is not None:
+            self._consistency.forget(key, memory.uid)
+
+
+def _unplannable(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
+    try:
+        decision_spec(spec, target)
+    except UnsupportedAlgorithm as missing:
+        message = f"spec.algorithm.type: this version cannot decide by {missing}; use TokenThroughput or Proportional"
+        return Guard(ActiveReason.INVALID_SPEC, message)
+    return None
+
+
+def _within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:
+    """Without a capacity nothing is planned, but the bounds still hold: only a count outside them moves."""
+    bounds = {role.name: (role.min_replicas, role.max_replicas) for role in tick.spec.roles}
+    current = {role.name: role.current for role in tick.decision.roles}
+    return {name: count for name, count in wanted.items() if not bounds[name][0] <= current[name] <= bounds[name][1]}
+
+
+def _binding(old: ScalerStatus, memory: ScalerMemory) -> Binding | None:
+    if memory.own_term is None:
+        # The term outlives the binding: the next one must be higher.
+        return None if old.binding is None else msgspec.structs.replace(old.binding, acquired_time=None)
+    return Binding(target_uid=memory.target_uid, term=memory.own_term, acquired_time=memory.acquired_time)

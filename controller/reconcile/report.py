@@ -1,0 +1,241 @@
+"""The status of a scaler: conditions and roles, made from one decision. Pure.
+
+`changed` says whether a new status is worth a write: when conditions, counts, history, binding or panic differ;
+measured figures alone wait up to a minute, or a busy cluster would write every scaler at every tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from controller import scaling
+from controller.api import (
+    ActiveReason,
+    Binding,
+    CapacitySource,
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    LimitedReason,
+    MetricsReason,
+    ObservedRole,
+    RoleCapacity,
+    RoleStatus,
+    ScalerStatus,
+    Summary,
+    render,
+    set_condition,
+    status_number,
+)
+from controller.foundation import FieldError
+from controller.planning import remembered
+from controller.reconcile.observe import RoleView
+from controller.scaling import Capacity, Decision, DecisionSpec, MetricsStatus, RoleDecision, State
+
+# Figures that move with every sample are written at most this often.
+FIGURES_INTERVAL_SECONDS = 60.0
+# More findings than this help nobody in a one-line message; all of them are counted.
+_SHOWN_FINDINGS = 5
+# Worst first: what the condition shows when roles differ.
+_METRICS_ORDER = (
+    MetricsStatus.ALL_SCRAPES_FAILED,
+    MetricsStatus.STALE_SAMPLES,
+    MetricsStatus.NO_READY_REPLICAS,
+    MetricsStatus.PARTIAL_COVERAGE,
+    MetricsStatus.SAMPLED,
+)
+_ANSWERED = (MetricsStatus.PARTIAL_COVERAGE, MetricsStatus.SAMPLED)
+
+
+def condition(type_: ConditionType, status: bool | None, reason: str, message: str, generation: int) -> Condition:
+    """A condition; `status` None is Unknown: not observed."""
+    words = {True: ConditionStatus.TRUE, False: ConditionStatus.FALSE, None: ConditionStatus.UNKNOWN}
+    return Condition(type=type_, status=words[status], reason=reason, message=message, observed_generation=generation)
+
+
+def with_conditions(status: ScalerStatus, new: Iterable[Condition], now: float) -> ScalerStatus:
+    """`status` with these conditions in place."""
+    conditions: tuple[Condition, ...] = status.conditions
+    for each in new:
+        conditions = set_condition(conditions, each, now)
+    return msgspec.structs.replace(status, conditions=conditions)
+
+
+def invalid_spec_message(findings: Sequence[FieldError]) -> str:
+    """The findings in one message."""
+    shown = "; ".join(str(finding) for finding in findings[:_SHOWN_FINDINGS])
+    more = len(findings) - _SHOWN_FINDINGS
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def metrics_condition(decision: Decision, generation: int) -> Condition:
+    """MetricsAvailable: the worst role decides, the message lists every role that is not wholly sampled."""
+    worst = min((role.metrics for role in decision.roles), key=_METRICS_ORDER.index, default=MetricsStatus.SAMPLED)
+    notes = []
+    for role in decision.roles:
+        if role.metrics is MetricsStatus.SAMPLED:
+            continue
+        age = (
+            "never sampled"
+            if role.last_sample_time is None
+            else f"last sample {decision.now - role.last_sample_time:.0f} s ago"
+        )
+        notes.append(f"role {role.name}: {role.metrics} ({age})")
+    message = "; ".join(notes) or "every Ready member was sampled"
+    return condition(ConditionType.METRICS_AVAILABLE, worst in _ANSWERED, MetricsReason(worst), message, generation)
+
+
+def limited_condition(decision: Decision, generation: int) -> Condition:
+    """ScalingLimited: the first limited role in spec order decides, the message lists all."""
+    limited = [role for role in decision.roles if role.limited_by is not None]
+    if not limited:
+        message = "nothing stands between what is wanted and what is recommended"
+        return condition(ConditionType.SCALING_LIMITED, False, LimitedReason.WITHIN_LIMITS, message, generation)
+    message = "; ".join(f"role {role.name}: {_limit(role)}" for role in limited)
+    reason = LimitedReason.of_stage(str(limited[0].limited_by))
+    return condition(ConditionType.SCALING_LIMITED, True, reason, message, generation)
+
+
+def active_condition(decision: Decision, without_capacity: Sequence[str], generation: int) -> Condition:
+    """ScalingActive of a decision that no guard held up."""
+    if without_capacity:
+        return condition(
+            ConditionType.SCALING_ACTIVE,
+            False,
+            ActiveReason.NO_CAPACITY,
+            f"nothing says what one replica of {', '.join(without_capacity)} serves: give a target in tokens per "
+            "second, or ask for a prior with capacityPrior; the counts are held",
+            generation,
+        )
+    if all(role.metrics not in _ANSWERED for role in decision.roles):
+        return condition(
+            ConditionType.SCALING_ACTIVE,
+            False,
+            ActiveReason.METRICS_UNAVAILABLE,
+            "no role could be sampled; the counts are held within their bounds",
+            generation,
+        )
+    words = ", ".join(
+        f"{role.name} stays at {role.current}"
+        if role.current == role.desired
+        else f"{role.name} {role.current} → {role.desired}"
+        for role in decision.roles
+    )
+    return condition(ConditionType.SCALING_ACTIVE, True, ActiveReason.DECIDING, words, generation)
+
+
+def without_capacity(spec: DecisionSpec, capacity: Capacity) -> list[str]:
+    """Roles whose demand cannot be divided by anything. Encode has no token capacity, Proportional needs none."""
+    if isinstance(spec.algorithm, scaling.Proportional):
+        return []
+    return [role.name for role in spec.roles if role.kind is not scaling.RoleKind.ENCODE and role.name not in capacity]
+
+
+def role_statuses(
+    previous: ScalerStatus, views: Mapping[str, RoleView], decision: Decision, capacity: Capacity, state: State
+) -> tuple[RoleStatus, ...]:
+    """`status.roles[]` of a decision, in spec order."""
+    return tuple(
+        remembered(_role_status(previous.role(role.name), views[role.name], role, capacity.get(role.name)), state)
+        for role in decision.roles
+    )
+
+
+def summary_of(roles: Sequence[RoleStatus]) -> Summary:
+    """The printer columns."""
+    limited = [
+        f"{role.name}={role.limited_by}" if len(roles) > 1 else role.limited_by for role in roles if role.limited_by
+    ]
+    return Summary(
+        ready=_counts([(role.name, role.ready_replicas) for role in roles]),
+        desired=_counts([(role.name, role.recommended_replicas) for role in roles]),
+        limited_by=",".join(limited),
+    )
+
+
+def changed(old: ScalerStatus, new: ScalerStatus) -> bool:
+    """Whether anything differs that must not wait for the figures' interval."""
+    return _essence(old) != _essence(new)
+
+
+def status_patch(resource_version: str, status: ScalerStatus) -> dict[str, object]:
+    """A merge patch that makes the stored status equal to `status`: what is absent here is removed there."""
+    complete: dict[str, object] = {field.encode_name: None for field in msgspec.structs.fields(ScalerStatus)}
+    rendered = render(status)
+    for name, kind in (("summary", Summary), ("binding", Binding)):
+        if (part := rendered.get(name)) is not None and isinstance(part, dict):
+            rendered[name] = {field.encode_name: None for field in msgspec.structs.fields(kind)} | part
+    complete |= rendered
+    complete["observedGeneration"] = status.observed_generation
+    return {"metadata": {"resourceVersion": resource_version}, "status": complete}
+
+
+def _role_status(
+    previous: RoleStatus | None, view: RoleView, role: RoleDecision, capacity: scaling.RoleCapacity | None
+) -> RoleStatus:
+    observed = role.observed
+    return RoleStatus(
+        name=role.name,
+        current_replicas=view.declared,
+        ready_replicas=view.ready,
+        pending_replicas=view.unadmitted + view.starting,
+        unadmitted_replicas=view.unadmitted,
+        starting_replicas=view.starting,
+        retiring_replicas=view.retiring,
+        raw_recommended_replicas=role.raw,
+        recommended_replicas=role.desired,
+        limited_by=str(role.limited_by or ""),
+        next_change_time=role.next_change_time,
+        observed=ObservedRole(
+            tokens_per_second=status_number(observed.demand_tokens_per_second),
+            running_requests=status_number(observed.running_requests),
+            waiting_requests=status_number(observed.waiting_requests),
+            ttft_milliseconds=status_number(observed.ttft_milliseconds),
+            itl_milliseconds=status_number(observed.itl_milliseconds),
+            input_output_ratio=status_number(observed.input_output_ratio),
+            coverage=status_number(observed.coverage),
+        ),
+        capacity=None
+        if capacity is None
+        else RoleCapacity(
+            source=CapacitySource.EXPLICIT,
+            seed_tokens_per_second=status_number(capacity.seed_tokens_per_second, 12),
+            effective_tokens_per_second=status_number(capacity.effective_tokens_per_second, 12),
+            fingerprint=capacity.fingerprint,
+        ),
+        adaptive=previous.adaptive if previous is not None else None,
+    )
+
+
+def _essence(status: ScalerStatus) -> tuple[object, ...]:
+    conditions = tuple((each.type, each.status, each.reason, each.observed_generation) for each in status.conditions)
+    roles = tuple(
+        (
+            role.name,
+            role.current_replicas,
+            role.ready_replicas,
+            role.unadmitted_replicas,
+            role.starting_replicas,
+            role.retiring_replicas,
+            role.raw_recommended_replicas,
+            role.recommended_replicas,
+            role.limited_by,
+            tuple(entry.replicas for entry in role.stabilization_history),
+            role.panic,
+            role.settling,
+            role.capacity,
+        )
+        for role in status.roles
+    )
+    return (status.observed_generation, conditions, roles, status.binding, status.summary, status.foreign_reversals)
+
+
+def _limit(role: RoleDecision) -> str:
+    stage = next((record for record in reversed(role.stages) if record.stage is role.limited_by), None)
+    return f"{role.limited_by}{': ' + stage.reason if stage is not None and stage.reason else ''}"
+
+
+def _counts(counts: Sequence[tuple[str, int | None]]) -> str:
+    return ",".join(f"{name}={'?' if count is None else count}" for name, count in counts)

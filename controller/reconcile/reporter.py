@@ -1,0 +1,171 @@
+"""Tells people and machines what a reconcile found: status, events, metrics, one log line per change of a decision.
+
+An event is recorded when a reason changes, not at every tick; a log line when the decision differs from the last one
+logged. Figures that move with every sample reach the status at most once a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from controller.api import API_VERSIONS, Condition, ConditionStatus, ConditionType, MdsView, ScalerStatus
+from controller.foundation import Clock
+from controller.kube import EventRecorder, EventType, ObjectRef
+from controller.operations import ScalerMetrics
+from controller.reconcile.memory import ScalerMemory
+from controller.reconcile.observe import RoleView
+from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, changed
+from controller.reconcile.status_writer import StatusOutcome, StatusWriter
+from controller.scaling import Capacity, Decision
+
+# Conditions whose becoming False is worth waking somebody for; the others are news.
+_WARNINGS = {
+    ConditionType.BOUND: ("HeldByAnotherScaler", "Deposed", "TargetNotFound"),
+    ConditionType.SCALING_ACTIVE: (
+        "InvalidSpec",
+        "NoCapacity",
+        "TargetUnsupported",
+        "WeightsNotReady",
+        "RouterNotReady",
+    ),
+    ConditionType.REPLICAS_CONFLICT: ("ForeignWriter",),
+    ConditionType.RETIREMENT_BLOCKED: ("RetirementAborted",),
+}
+# Reasons that come and go in normal operation.
+_QUIET = {
+    ConditionType.SCALING_LIMITED: None,
+    ConditionType.METRICS_AVAILABLE: None,  # told after three intervals of silence, see `silence`
+}
+# Samples come and go; three intervals without any are an outage.
+SILENT_INTERVALS = 3
+
+
+class Reporter:
+    """Reports of one process."""
+
+    def __init__(self, writer: StatusWriter, events: EventRecorder, metrics: ScalerMetrics, clock: Clock) -> None:
+        self._writer = writer
+        self._events = events
+        self._metrics = metrics
+        self._clock = clock
+        self._log = structlog.get_logger(component="reconcile")
+
+    async def write(
+        self,
+        key: str,
+        scaler: MdsView,
+        old: ScalerStatus,
+        new: ScalerStatus,
+        memory: ScalerMemory,
+        *,
+        now_or_never: bool = False,
+    ) -> StatusOutcome:
+        """Store `new` if it differs from `old` in something that matters, or its figures are a minute old.
+
+        `now_or_never`: write it whatever it holds, because something relies on it.
+        """
+        self._announce(scaler, new.conditions, memory)
+        now = self._clock.now()
+        stale = now - memory.status_written_at >= FIGURES_INTERVAL_SECONDS and new != old
+        if not (now_or_never or stale or changed(old, new)):
+            return StatusOutcome.WRITTEN
+        outcome = await self._writer.write(key, scaler, new, memory)
+        if outcome is StatusOutcome.WRITTEN:
+            memory.status_written_at = now
+        elif outcome is StatusOutcome.DEPOSED:
+            self._log.warning("another process of this controller wrote the status under a higher term", scaler=key)
+        return outcome
+
+    def decided(
+        self, key: str, decision: Decision, views: Mapping[str, RoleView], capacity: Capacity, memory: ScalerMemory
+    ) -> None:
+        """Metrics of a decision, and a log line if it says something new."""
+        namespace, _, name = key.partition("/")
+        self._metrics.decisions.labels(namespace, name).inc()
+        for role in decision.roles:
+            known = capacity.get(role.name)
+            self._metrics.report_role(
+                namespace,
+                name,
+                role.name,
+                raw=role.raw,
+                desired=role.desired,
+                current=role.current,
+                ready=views[role.name].ready,
+                demand=role.observed.demand_tokens_per_second,
+                capacity=None if known is None else known.effective_tokens_per_second,
+                coverage=role.observed.coverage,
+                limited_by=str(role.limited_by or "none"),
+            )
+        self._metrics.keep_roles(namespace, name, [role.name for role in decision.roles])
+        said = tuple((role.name, role.current, role.desired, role.limited_by, role.metrics) for role in decision.roles)
+        if said == memory.last_words:
+            return
+        memory.last_words = said
+        for role in decision.roles:
+            self._log.info(
+                "decision",
+                scaler=key,
+                role=role.name,
+                current=role.current,
+                raw=role.raw,
+                desired=role.desired,
+                limited_by=role.limited_by,
+                ready=views[role.name].ready,
+                demand_tokens_per_second=_rounded(role.observed.demand_tokens_per_second),
+                coverage=_rounded(role.observed.coverage),
+                metrics=role.metrics,
+                reason=role.algorithm_reason,
+            )
+
+    def committed(self, key: str, scaler: MdsView, decision: Decision, wanted: Mapping[str, int]) -> None:
+        """Counts were written."""
+        for role in decision.roles:
+            if role.name not in wanted:
+                continue
+            note = f"{role.name} {role.current} → {wanted[role.name]}: {role.algorithm_reason}"
+            self._event(scaler, EventType.NORMAL, "Rescaled", "Scale", note)
+            self._log.info("rescaled", scaler=key, role=role.name, before=role.current, after=wanted[role.name])
+
+    def silence(
+        self, scaler: MdsView, memory: ScalerMemory, message: str, interval_seconds: float, *, sampled: bool
+    ) -> None:
+        """A Warning event once nothing has been sampled for three intervals; news once it is over."""
+        now = self._clock.now()
+        if sampled:
+            if memory.silence_told:
+                self._event(scaler, EventType.NORMAL, "MetricsRecovered", "Sample", "engines answer again")
+            memory.silent_since, memory.silence_told = None, False
+            return
+        memory.silent_since = now if memory.silent_since is None else memory.silent_since
+        if not memory.silence_told and now - memory.silent_since >= SILENT_INTERVALS * interval_seconds:
+            memory.silence_told = True
+            self._event(scaler, EventType.WARNING, "MetricsUnavailable", "Sample", message)
+
+    def _announce(self, scaler: MdsView, conditions: Iterable[Condition], memory: ScalerMemory) -> None:
+        for condition in conditions:
+            before = memory.reported.get(condition.type)
+            if before == condition.reason:
+                continue
+            memory.reported[condition.type] = condition.reason
+            type_ = ConditionType(condition.type) if condition.type in list(ConditionType) else None
+            if type_ is None or type_ in _QUIET:
+                continue
+            warning = condition.reason in _WARNINGS.get(type_, ())
+            if before is None and not warning:
+                continue  # a fresh process finding all well is no news
+            if condition.status is ConditionStatus.UNKNOWN and not warning:
+                continue
+            kind = EventType.WARNING if warning else EventType.NORMAL
+            self._event(scaler, kind, condition.reason, type_, condition.message)
+
+    def _event(self, scaler: MdsView, type_: EventType, reason: str, action: str, note: str) -> None:
+        meta = scaler.metadata
+        regarding = ObjectRef(API_VERSIONS[1], "ModelDeploymentScaler", meta.name, meta.namespace, meta.uid)
+        self._events.event(regarding, type_, reason, action, note)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")

@@ -1,0 +1,121 @@
+"""Reads the engines of a target once: from the Pods in the cache to the observation that a decision is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from controller import engines, scaling
+from controller.api import MetricsEndpoint, ModelDeployment, Pod
+from controller.engines import Scraper, ScrapeResult
+from controller.foundation import Clock
+from controller.operations import ScalerMetrics
+from controller.reconcile.memory import ScalerMemory
+from controller.reconcile.observe import RoleView, update_sightings, view_role
+from controller.reconcile.readings import member_of
+from controller.scaling import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One tick's sight of the target: the target as it was when the answers were in, its roles, the observation."""
+
+    target: ModelDeployment
+    views: dict[str, RoleView]
+    observation: Observation
+
+
+class Sampler:
+    """Samples targets; `pods_of` gives the Pods in the cache that carry a target's labels."""
+
+    def __init__(
+        self,
+        scraper: Scraper,
+        pods_of: Callable[[ModelDeployment], Sequence[Pod]],
+        metrics: ScalerMetrics,
+        clock: Clock,
+    ) -> None:
+        self._scraper = scraper
+        self._pods_of = pods_of
+        self._metrics = metrics
+        self._clock = clock
+
+    def look(self, target: ModelDeployment, roles: Sequence[str], memory: ScalerMemory) -> dict[str, RoleView]:
+        """The roles as the cache shows them now; notes first sights and starts."""
+        pods = [pod for pod in self._pods_of(target) if pod.owned_by(target.metadata.uid)]
+        memory.sightings, started = update_sightings(memory.sightings, pods, self._clock.now())
+        memory.startups |= started
+        declared = [role for role in target.roles if role.name in roles]
+        return {role.name: view_role(target, role, pods, memory.sightings) for role in declared}
+
+    async def sample(
+        self,
+        target: ModelDeployment,
+        roles: Sequence[str],
+        memory: ScalerMemory,
+        latest: Callable[[], ModelDeployment | None],
+    ) -> Sampled | None:
+        """Scrape every Ready member, then look again: `latest` gives the target as the cache has it by then.
+
+        None when the target was deleted or replaced while the engines were read.
+        """
+        views = self.look(target, roles, memory)
+        results = await self._scrape(target, views)
+        after = latest()
+        if after is None or after.metadata.uid != target.metadata.uid:
+            return None
+        views = self.look(after, roles, memory)
+        now = self._clock.now()
+        observed = tuple(
+            scaling.RoleObservation(
+                name=name,
+                current_replicas=view.declared,
+                ready_replicas=view.ready,
+                unadmitted_replicas=view.unadmitted,
+                starting_replicas=view.starting,
+                retiring_replicas=view.retiring,
+                members=tuple(
+                    member_of(member, results.get(member.key), now) for member in view.members if member.ready
+                ),
+                startups_seconds=_startups_of(view, memory),
+            )
+            for name, view in views.items()
+        )
+        memory.startups.clear()
+        retirement = after.status.retirement
+        observation = Observation(
+            now=now, roles=observed, retirement_in_progress=retirement is not None and retirement.running
+        )
+        return Sampled(after, views, observation)
+
+    async def _scrape(self, target: ModelDeployment, views: dict[str, RoleView]) -> dict[str, ScrapeResult]:
+        engine = target.spec.engine.known
+        kinds = {role.name: role.known_kind for role in target.roles}
+        targets = []
+        for name, view in views.items():
+            kind = kinds.get(name)
+            targets += [
+                engines.Target(
+                    key=member.key,
+                    host=member.endpoint.address,
+                    port=member.endpoint.port,
+                    path=member.endpoint.path,
+                    scheme=member.endpoint.scheme,
+                    engine=None if engine is None else engine.lower(),
+                    served_model_names=(target.spec.model.name,) if target.spec.model.name else (),
+                    role=None if kind is None else engines.Role(kind),
+                )
+                for member in view.members
+                if member.ready and isinstance(member.endpoint, MetricsEndpoint)
+            ]
+        results = await self._scraper.scrape(targets)
+        for result in results:
+            outcome = "ok" if result.failure is None else str(result.failure.reason)
+            self._metrics.scrapes.labels(outcome).inc()
+            self._metrics.scrape_seconds.observe(result.duration_seconds)
+        return {result.target.key: result for result in results}
+
+
+def _startups_of(view: RoleView, memory: ScalerMemory) -> tuple[float, ...]:
+    keys = {member.key for member in view.members}
+    return tuple(seconds for uid, seconds in sorted(memory.startups.items()) if uid in keys)

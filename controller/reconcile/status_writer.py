@@ -1,0 +1,81 @@
+"""Writes a scaler's status: one merge patch with the resourceVersion it was made from.
+
+A status in which a higher term stands was written by a process that leads now: it is never overwritten, and this
+process is deposed.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from controller.api import MODEL_DEPLOYMENT_SCALERS, MdsView, ScalerStatus
+from controller.kube import Conflict, ConsistencyStore, KubeClient, NotFound, merge_patch
+from controller.reconcile.memory import ScalerMemory
+from controller.reconcile.report import status_patch
+
+
+class StatusOutcome(StrEnum):
+    """What became of a status write."""
+
+    WRITTEN = "written"
+    DEPOSED = "deposed"
+    OUTDATED = "outdated"  # the spec changed meanwhile, or the scaler is gone: look again
+    GONE = "gone"
+
+
+class StatusWriter:
+    """Status writes of one process."""
+
+    def __init__(self, client: KubeClient, consistency: ConsistencyStore) -> None:
+        self._client = client
+        self._consistency = consistency
+
+    async def write(self, key: str, scaler: MdsView, status: ScalerStatus, memory: ScalerMemory) -> StatusOutcome:
+        """Store `status`. After a conflict the live object is looked at once; a changed spec means a new reconcile."""
+        for attempt in (scaler, None):
+            view = attempt
+            if view is None:
+                view = await self._live(scaler)
+                if view is None or view.metadata.uid != scaler.metadata.uid:
+                    return StatusOutcome.GONE
+                if view.metadata.generation != scaler.metadata.generation or view.deleting != scaler.deleting:
+                    return StatusOutcome.OUTDATED
+            if overtaken(view, memory):
+                memory.deposed = True
+                return StatusOutcome.DEPOSED
+            patch = merge_patch(status_patch(view.metadata.resource_version, status))
+            try:
+                answer = await self._client.patch(
+                    MODEL_DEPLOYMENT_SCALERS,
+                    view.metadata.name,
+                    patch,
+                    view.metadata.namespace,
+                    type_=MdsView,
+                    subresource="status",
+                )
+            except Conflict:
+                continue
+            except NotFound:
+                return StatusOutcome.GONE
+            meta = answer.metadata
+            self._consistency.wrote(key, meta.uid, MODEL_DEPLOYMENT_SCALERS, meta.namespace, meta.resource_version)
+            return StatusOutcome.WRITTEN
+        return StatusOutcome.OUTDATED
+
+    async def _live(self, scaler: MdsView) -> MdsView | None:
+        meta = scaler.metadata
+        try:
+            return await self._client.get(MODEL_DEPLOYMENT_SCALERS, meta.name, meta.namespace, type_=MdsView)
+        except NotFound:
+            return None
+
+
+def overtaken(scaler: MdsView, memory: ScalerMemory) -> bool:
+    """The stored status carries a higher term for our target than the one this process wrote."""
+    stored = scaler.parse_status()[0].binding
+    return (
+        stored is not None
+        and memory.own_term is not None
+        and stored.target_uid == memory.target_uid
+        and stored.term > memory.own_term
+    )

@@ -1,0 +1,78 @@
+"""One role at one tick: read its members, and extend its memory of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controller.scaling.arrivals import Interval, extended
+from controller.scaling.samples import MemberSample, MemberState, SampleState, sample, unambiguous
+from controller.scaling.state import RoleState
+from controller.scaling.ticks import PrefillLoad, RoleTick, in_flight, summed
+from controller.scaling.types import Member, RoleCapacity, RoleObservation, RoleSpec
+
+# A tick that is this many intervals late with nothing new is a tick without samples, not a decision made twice.
+_LATE_INTERVALS = 1.5
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How a scaler samples: the interval, the window after which a hole is a new beginning, and how long ticks are
+    kept."""
+
+    interval_seconds: float
+    stable_seconds: float
+    retention_seconds: float
+
+
+def observe_role(
+    role: RoleSpec,
+    capacity: RoleCapacity | None,
+    before: RoleState,
+    observation: RoleObservation,
+    *,
+    now: float,
+    sampling: Sampling,
+    prefill: PrefillLoad | None,
+) -> tuple[RoleState, RoleTick]:
+    """Read the members of one role, and extend its memory of arrivals and latencies by this tick."""
+    members = unambiguous(observation.members)
+    states: dict[str, MemberState] = {}
+    samples: list[tuple[Member, MemberSample]] = []
+    # Sorted, so that sums of floats do not depend on the order of the observation.
+    for key in sorted(members):
+        member = members[key]
+        known = before.members.get(key)
+        if not member.ready and known is None:
+            continue  # still starting: supply that is not there yet
+        state, seen = sample(known, member, now, sampling.interval_seconds)
+        if state is not None:
+            states[key] = state
+        samples.append((member, seen))
+
+    tick = summed(role.kind, samples, prefill)
+    fields: dict[str, Any] = {
+        "members": states,
+        "current_replicas": observation.current_replicas,
+        "requests_in_flight": in_flight(tick),
+    }
+    if tick.answered_members:
+        fields["sampled_at"] = now
+        silence = None if before.sampled_at is None else now - before.sampled_at
+        if before.sampling_since is None or silence is None or silence >= sampling.stable_seconds:
+            # A hole as long as the window: whatever is sampled from here on is a beginning.
+            fields["sampling_since"] = now
+    if _is_tick(before, samples, now, sampling.interval_seconds):
+        fields["ticked_at"] = now
+        seconds = now - before.ticked_at if before.ticked_at is not None else 0.0
+        if seconds > 0.0:
+            interval = Interval(end=now, seconds=seconds, retention_seconds=sampling.retention_seconds)
+            fields |= extended(role.kind, capacity, before, tick, interval, prefill=prefill)
+    return msgspec.structs.replace(before, **fields), tick
+
+
+def _is_tick(before: RoleState, samples: list[tuple[Member, MemberSample]], now: float, interval: float) -> bool:
+    repeated = all(seen.state is SampleState.FRESH and not seen.elapsed_seconds for _, seen in samples)
+    if not samples or not repeated:
+        return True
+    return before.ticked_at is None or now - before.ticked_at >= _LATE_INTERVALS * interval

@@ -1,0 +1,59 @@
+"""`coverage`: no count moves in a direction that the samples do not justify.
+
+The recommendation counts silent members as idle. It may grow the role as it is; it may shrink it only as far as it
+would with the silent members exactly at target. After a start nothing shrinks until a stable window has been sampled.
+"""
+
+from __future__ import annotations
+
+from controller.scaling.stages.plan import Context, Plans, RoleContext, RolePlan
+from controller.scaling.types import MetricsStatus, Stage
+
+
+def coverage(plans: Plans, context: Context, *, trust_new_samples: bool = False) -> Plans:
+    """Floor at what the samples justify shrinking to; both bounds at current where they say nothing.
+
+    `trust_new_samples` leaves the start-up rule out: what would be recommended is remembered, though not yet followed.
+    """
+    return {name: _covered(plan, context.roles[name], context.now, trust_new_samples) for name, plan in plans.items()}
+
+
+def holds_after_start(role: RoleContext, now: float) -> bool:
+    """Whether sampling began too recently for anything to shrink."""
+    since = role.state.sampling_since
+    return since is None or now - since < role.stable_seconds
+
+
+def _covered(plan: RolePlan, role: RoleContext, now: float, trust_new_samples: bool) -> RolePlan:
+    recommended = role.recommended
+    if recommended.follows_ratio:
+        return plan.narrowed(Stage.COVERAGE)
+    if recommended.raw is None:
+        return plan.narrowed(
+            Stage.COVERAGE, floor=plan.current, ceiling=plan.current, reason=f"holding: {recommended.reason}"
+        )
+    if not trust_new_samples and holds_after_start(role, now):
+        since = role.state.sampling_since
+        sampled = 0.0 if since is None else now - since
+        return plan.narrowed(
+            Stage.COVERAGE,
+            floor=plan.current,
+            reason=f"sampled for {sampled:.0f} s; nothing shrinks before {role.stable_seconds:.0f} s",
+            until=None if since is None else since + role.stable_seconds,
+        )
+    high = recommended.raw if recommended.high is None else recommended.high
+    return plan.narrowed(
+        Stage.COVERAGE,
+        floor=min(plan.current, high),
+        reason=f"members without a rate count as at target: the load may need {high}",
+    )
+
+
+def describe(status: MetricsStatus, since: float | None, now: float) -> str:
+    """Why there are no samples, for the person on call."""
+    age = "" if since is None else f"; the last answer is {now - since:.0f} s old"
+    if status is MetricsStatus.NO_READY_REPLICAS:
+        return f"no member is Ready{age}"
+    if status is MetricsStatus.STALE_SAMPLES:
+        return f"all readings are too old{age}"
+    return f"no member answered{age}"

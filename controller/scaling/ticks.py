@@ -1,0 +1,114 @@
+"""One tick of a role: its members' samples added up to what the algorithms look at, before any rate is formed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from controller.scaling.samples import MemberSample, SampleState
+from controller.scaling.types import Member, MetricsStatus, RoleKind
+
+
+class MemberGauges(msgspec.Struct, frozen=True):
+    """The gauges of one Ready and serving member, `share` of a replica; None where unknown."""
+
+    share: float
+    running: float | None
+    waiting: float | None
+
+
+class RoleTick(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tick says about a role. Lives for one decision only."""
+
+    status: MetricsStatus
+    ready_members: int
+    fresh_members: int
+    answered_members: int
+    serving_replicas: int
+    gauges: tuple[MemberGauges, ...]
+    running: float | None
+    waiting: float | None  # the role's own: for Decode without those that wait for prefill
+    samples: tuple[tuple[Member, MemberSample], ...]
+
+    @property
+    def coverage(self) -> float | None:
+        """Fresh members ÷ Ready members; None with no Ready member."""
+        return self.fresh_members / self.ready_members if self.ready_members else None
+
+
+class PrefillLoad(msgspec.Struct, frozen=True):
+    """Requests running and waiting on all Prefill roles, at the last tick and now; None where nobody answered."""
+
+    before: float | None
+    now: float | None
+
+
+def summed(kind: RoleKind, samples: list[tuple[Member, MemberSample]], prefill: PrefillLoad | None) -> RoleTick:
+    """Add up what the members of a role say. `prefill` is given for Decode roles beside a Prefill role."""
+    ready = [(member, seen) for member, seen in samples if member.ready]
+    members_of = Counter(member.replica for member, _ in ready)
+    gauges = tuple(
+        MemberGauges(1.0 / members_of[member.replica], seen.running, seen.waiting)
+        for member, seen in ready
+        if member.serving
+    )
+    running = [seen.running for _, seen in ready if seen.running is not None]
+    waiting = [seen.waiting for _, seen in ready if seen.waiting is not None]
+    own_waiting = sum(waiting) if waiting else None
+    if kind is RoleKind.DECODE and own_waiting is not None:
+        own_waiting = decode_waiting(
+            own_waiting, _waiting_for_kv([seen for _, seen in ready]), prefill.now if prefill else 0.0
+        )
+    states = Counter(seen.state for _, seen in ready)
+    answered = states[SampleState.FRESH] + states[SampleState.WARMING] + states[SampleState.RESET]
+    not_serving = {member.replica for member, _ in ready if not member.serving}
+    return RoleTick(
+        status=_status(len(ready), answered, states),
+        ready_members=len(ready),
+        fresh_members=states[SampleState.FRESH],
+        answered_members=answered,
+        serving_replicas=len(set(members_of) - not_serving),
+        gauges=gauges,
+        running=sum(running) if running else None,
+        waiting=own_waiting,
+        samples=tuple(samples),
+    )
+
+
+def _status(ready: int, answered: int, states: Counter[SampleState]) -> MetricsStatus:
+    if not ready:
+        return MetricsStatus.NO_READY_REPLICAS
+    if answered == ready:
+        return MetricsStatus.SAMPLED
+    if answered:
+        return MetricsStatus.PARTIAL_COVERAGE
+    if states[SampleState.STALE]:
+        return MetricsStatus.STALE_SAMPLES
+    return MetricsStatus.ALL_SCRAPES_FAILED
+
+
+def in_flight(tick: RoleTick) -> float | None:
+    """Requests that the role has accepted and not finished; None where no gauge is known."""
+    if tick.running is None and tick.waiting is None:
+        return None
+    return (tick.running or 0.0) + (tick.waiting or 0.0)
+
+
+def _waiting_for_kv(samples: list[MemberSample]) -> float | None:
+    """Requests that wait for KV blocks, if every member that reports a queue also says so."""
+    reporting = [seen.waiting_for_kv for seen in samples if seen.waiting is not None]
+    if any(value is None for value in reporting):
+        return None
+    return sum(value for value in reporting if value is not None)
+
+
+def decode_waiting(waiting: float, waiting_for_kv: float | None, prefill: float | None) -> float:
+    """A decode queue without the requests that wait for prefill: those are prefill's pressure.
+
+    Engines that tell them apart are believed; otherwise whatever is under way on Prefill is taken off. If Prefill did
+    not answer, nothing is left that is surely Decode's own.
+    """
+    if waiting_for_kv is not None:
+        return max(0.0, waiting - waiting_for_kv)
+    return max(0.0, waiting - prefill) if prefill is not None else 0.0

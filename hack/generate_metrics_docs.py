@@ -1,0 +1,49 @@
+"""Write docs/metrics.md from the metrics themselves: `python -m hack.generate_metrics_docs [--check]`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from controller.operations import KubeMetrics, QueueMetrics, ReconcileMetrics, ScalerMetrics, register_build_info
+
+PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+HEAD = """# Metrics
+
+Generated from the code by `python -m hack.generate_metrics_docs`; do not edit.
+
+Names and meanings of `workqueue_*`, `rest_client_*`, `leader_election_*` and `controller_runtime_*` are those of
+client-go and controller-runtime, so their dashboards work. Ours start with `mdscaler_`. Times are wall-clock seconds.
+A value that is not known has no series: unknown is not zero. The series of a deleted scaler are removed.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    registry = CollectorRegistry()
+    KubeMetrics(registry)
+    QueueMetrics(registry, "scalers")
+    ReconcileMetrics(registry, "scalers", 1)
+    ScalerMetrics(registry)
+    register_build_info(registry, "0")
+    rows = {}
+    for collector in list(registry._collector_to_names):
+        assert isinstance(collector, MetricWrapperBase)
+        family = next(iter(collector.describe()))
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        rows[name] = (
+            f"| `{name}` | {family.type} | {', '.join(collector._labelnames) or '–'} | {family.documentation} |"
+        )
+    return HEAD + "\n".join(rows[name] for name in sorted(rows)) + "\n"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        sys.exit(PAGE.read_text() != render())
+    PAGE.write_text(render())

@@ -1,0 +1,340 @@
+"""A small world for the whole loop: the embedded API server, scripted engines, and the real controller against them.
+
+Model time runs fast, so an interval of five seconds passes in 50 ms; nothing waits for a fixed time, every wait is for a
+condition that is looked at whenever an object changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from controller.api import (
+    EVENTS,
+    MODEL_DEPLOYMENT_SCALERS,
+    MODEL_DEPLOYMENTS,
+    PODS,
+    ScalerStatus,
+    find_condition,
+    model_deployment_crd,
+    parse_status,
+    scaler_crd,
+)
+from controller.embedded.apiserver import ApiServer
+from controller.foundation import ScaledClock, format_time, wall_now
+from controller.foundation.settings import ClockSettings, ControllerSettings
+from controller.kube import load_connection
+from controller.wiring import Controller
+
+FACTOR = 100.0
+TIMEOUT_SECONDS = 20.0  # of wall time, for a loaded machine; a passing test needs a fraction of a second
+_addresses = itertools.count(1)
+
+
+class ScriptedEngine:
+    """Serves vLLM's metrics for a load that the test sets, as counters that integrate it over model time."""
+
+    def __init__(self, clock: ScaledClock, address: str) -> None:
+        self._clock = clock
+        self.address = address
+        self.mode = "ok"  # ok, garbage, error
+        self._since = clock.now()
+        self._prompt = self._generation = 0.0
+        self._rates = (0.0, 0.0)
+        self._runner: web.AppRunner | None = None
+        self.stall = asyncio.Event()  # set: requests hang until it is cleared by `resume`
+        self._resumed = asyncio.Event()
+        self._resumed.set()
+
+    def load(self, prompt_tokens_per_second: float, generation_tokens_per_second: float) -> None:
+        """From now on this much is served."""
+        self._integrate()
+        self._rates = (prompt_tokens_per_second, generation_tokens_per_second)
+
+    def restart(self) -> None:
+        """The counters start anew."""
+        self._integrate()
+        self._prompt = self._generation = 0.0
+
+    def hang(self) -> None:
+        """Requests are accepted and not answered."""
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        """Requests are answered again."""
+        self._resumed.set()
+
+    async def start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/metrics/", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.address, 8000).start()
+
+    async def stop(self) -> None:
+        self._resumed.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _integrate(self) -> None:
+        now = self._clock.now()
+        seconds, self._since = now - self._since, now
+        self._prompt += seconds * self._rates[0]
+        self._generation += seconds * self._rates[1]
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        await self._resumed.wait()
+        if self.mode == "garbage":
+            return web.Response(body=b"\x00\xff<html>vllm:num_requests_running{ 1 nonsense")
+        if self.mode == "error":
+            return web.Response(status=500, text="boom")
+        self._integrate()
+        labels = 'engine="0",model_name="m"'
+        running = 4.0 if any(self._rates) else 0.0
+        lines = [
+            f"vllm:num_requests_running{{{labels}}} {running}",
+            f"vllm:num_requests_waiting{{{labels}}} 0.0",
+            f"vllm:prompt_tokens_total{{{labels}}} {self._prompt}",
+            f'vllm:prompt_tokens_by_source_total{{{labels},source="local_compute"}} {self._prompt}',
+            f"vllm:prompt_tokens_cached_total{{{labels}}} 0.0",
+            f"vllm:generation_tokens_total{{{labels}}} {self._generation}",
+            f'vllm:request_success_total{{{labels},finished_reason="stop"}} {self._generation / 100}',
+        ]
+        return web.Response(text="\n".join(lines) + "\n")
+
+
+class World:
+    """The API server, what lives in it, and controllers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.epoch = wall_now()
+        self.clock = ScaledClock(self.epoch, FACTOR)
+        self.server = ApiServer(clock=self.clock, create_namespaces=True)
+        self.directory = directory
+        self.engines: list[ScriptedEngine] = []
+        self._controllers: list[tuple[Controller, asyncio.Task[int]]] = []
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        await self.server.start()
+        for crd in (scaler_crd(), model_deployment_crd()):
+            self.server.install_crd(crd)
+        self.server.write_kubeconfig(self.directory / "kubeconfig")
+        for resource in (MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, PODS, EVENTS):
+            self.server.store.collection((resource.group, resource.plural)).listeners[self] = self._on_change
+
+    async def stop(self) -> None:
+        for controller, task in self._controllers:
+            controller.request_stop()
+            await task
+        for engine in self.engines:
+            await engine.stop()
+        await self.server.stop()
+
+    # ---- objects -----------------------------------------------------------------------------------------------------
+
+    def target(self, name: str = "chat", replicas: int = 1, **status: Any) -> dict[str, Any]:
+        return self.server.put(
+            {
+                "apiVersion": "worker.gpustack.ai/v1alpha1",
+                "kind": "ModelDeployment",
+                "metadata": {"name": name, "namespace": "team"},
+                "spec": {
+                    "model": {"name": "m"},
+                    "engine": {"name": "vLLM"},
+                    "roles": [{"name": "server", "kind": "Server", "replicas": replicas, "instanceType": "h200"}],
+                },
+                **({"status": status} if status else {}),
+            }
+        )
+
+    def scaler(self, name: str = "chat", *, target: str = "chat", mode: str = "Active", **spec: Any) -> dict[str, Any]:
+        """A TokenThroughput scaler of 1 to 5 replicas of 1,000 tokens/s, with short windows."""
+        return self.server.put(
+            {
+                "apiVersion": "worker.gpustack.ai/v1alpha1",
+                "kind": "ModelDeploymentScaler",
+                "metadata": {"name": name, "namespace": "team"},
+                "spec": {
+                    "targetRef": {"name": target},
+                    "mode": mode,
+                    "sampling": {"intervalSeconds": 5, "pendingTimeoutSeconds": 1200},
+                    "roles": [{"name": "server", "minReplicas": 1, "maxReplicas": 5}],
+                    "algorithm": {
+                        "type": "TokenThroughput",
+                        "tokenThroughput": {
+                            "targetTokensPerSecond": "1000",
+                            "stableWindowSeconds": 20,
+                            "panicWindowSeconds": 10,
+                        },
+                    },
+                    "behavior": {"scaleDown": {"stabilizationWindowSeconds": 20}},
+                    **spec,
+                },
+            }
+        )
+
+    async def replica(self, ordinal: int, target: str = "chat") -> ScriptedEngine:
+        """A Ready replica with an engine of its own."""
+        number = next(_addresses)
+        engine = ScriptedEngine(self.clock, f"127.77.{number // 250}.{number % 250 + 1}")
+        await engine.start()
+        self.engines.append(engine)
+        owner = self.server.get(MODEL_DEPLOYMENTS, target, "team")
+        assert owner is not None
+        now = format_time(self.clock.now())
+        self.server.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{target}-server-{ordinal}",
+                    "namespace": "team",
+                    "labels": {
+                        "app.kubernetes.io/name": "model-deployment",
+                        "app.kubernetes.io/instance": target,
+                        "app.kubernetes.io/component": "server",
+                        "modeldeployment.gpustack.ai/pod-ordinal": str(ordinal),
+                        "modeldeployment.gpustack.ai/endpoint-eligible": "true",
+                    },
+                    "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8000"},
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "worker.gpustack.ai/v1alpha1",
+                            "kind": "ModelDeployment",
+                            "name": target,
+                            "uid": owner["metadata"]["uid"],
+                            "controller": True,
+                        }
+                    ],
+                },
+                "spec": {
+                    "nodeName": "n",
+                    "containers": [{"name": "main", "image": "i", "ports": [{"containerPort": 8000}]}],
+                },
+                "status": {
+                    "phase": "Running",
+                    "podIP": engine.address,
+                    "conditions": [
+                        {"type": "Ready", "status": "True", "lastTransitionTime": now},
+                        {"type": "PodScheduled", "status": "True", "lastTransitionTime": now},
+                    ],
+                },
+            }
+        )
+        return engine
+
+    def edit(
+        self, resource: Any, name: str, change: Callable[[dict[str, Any]], None], manager: str = "kubectl"
+    ) -> None:
+        """Change an object as another client would."""
+        obj = self.server.get(resource, name, "team")
+        assert obj is not None
+        change(obj)
+        self.server.put(obj, manager=manager)
+
+    # ---- what there is -----------------------------------------------------------------------------------------------
+
+    def count(self, name: str = "chat") -> int:
+        obj = self.server.get(MODEL_DEPLOYMENTS, name, "team")
+        assert obj is not None
+        replicas: int = obj["spec"]["roles"][0]["replicas"]
+        return replicas
+
+    def counts(self, name: str = "chat") -> list[int]:
+        """Every count the target ever had, without repetitions."""
+        seen = [
+            version.object["spec"]["roles"][0]["replicas"]
+            for version in self.server.history(MODEL_DEPLOYMENTS, name, "team")
+        ]
+        return [count for count, _ in itertools.groupby(seen)]
+
+    def annotations(self, name: str = "chat") -> dict[str, str]:
+        obj = self.server.get(MODEL_DEPLOYMENTS, name, "team")
+        assert obj is not None
+        annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+        return {key.removeprefix("scaling.worker.gpustack.ai/"): value for key, value in annotations.items()}
+
+    def status(self, name: str = "chat") -> ScalerStatus:
+        obj = self.server.get(MODEL_DEPLOYMENT_SCALERS, name, "team")
+        return parse_status((obj or {}).get("status"))[0]
+
+    def reason(self, type_: str, name: str = "chat") -> str:
+        condition = find_condition(self.status(name).conditions, type_)
+        return "" if condition is None else condition.reason
+
+    def event_reasons(self) -> set[str]:
+        return {event["reason"] for event in self.server.list(EVENTS, "team")}
+
+    # ---- time --------------------------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until the condition holds; it is looked at whenever an object changes."""
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"never came true: {what}; status {self.status()}") from None
+
+    async def ticks(self, number: int, name: str = "chat") -> None:
+        """Wait for this many decisions of a scaler from now on, as its records tell."""
+        path = self.directory / "records" / f"team_{name}.jsonl"
+
+        def lines() -> int:
+            return path.read_bytes().count(b"\n") if path.exists() else 0
+
+        goal = lines() + number
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while lines() < goal:
+                await self.clock.sleep(2.5)
+
+    def _on_change(self, _: object) -> None:
+        self._changed.set()
+
+    # ---- controllers -------------------------------------------------------------------------------------------------
+
+    async def controller(self, identity: str = "first", namespaces: tuple[str, ...] = ("team",)) -> Controller:
+        """Start a controller of its own, without leader election."""
+        settings = ControllerSettings(
+            identity=identity,
+            kubeconfig=str(self.directory / "kubeconfig"),
+            namespaces=namespaces,
+            leader_election=None,
+            metrics_address=None,
+            health_address=None,
+            clock=ClockSettings(self.epoch, FACTOR),
+            record_directory=self.directory / "records",
+            scrape_timeout_seconds=0.1,
+            grace_seconds=5.0,
+        )
+        controller = Controller(settings, await load_connection(settings.kubeconfig), None, "test")
+        task = asyncio.create_task(controller.run(handle_signals=False))
+        self._controllers.append((controller, task))
+        return controller
+
+    async def stop_controller(self, controller: Controller) -> int:
+        """Stop one in order; its exit status."""
+        entry = next(entry for entry in self._controllers if entry[0] is controller)
+        self._controllers.remove(entry)
+        controller.request_stop()
+        return await entry[1]
+
+
+@asynccontextmanager
+async def world(directory: Path) -> AsyncIterator[World]:
+    """A world that is taken down afterwards."""
+    made = World(directory)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()

@@ -1,0 +1,79 @@
+"""When a target must not be touched, and what may be written while it retires a replica."""
+
+import pytest
+
+from controller.api import ActiveReason, RetirementReason, RoleBounds
+from controller.reconcile.guards import holds, retirement_block, unsupported, writable
+from tests.reconcile.objects import role, target
+
+BOUNDS = (RoleBounds(name="server", max_replicas=4),)
+
+UNSUPPORTED = [
+    ("a plain role is fine", role(), {}, False),
+    ("an elastic role resizes by itself", role(elasticEp={"width": 4}), {}, True),
+    ("a role with its own command has no probes", role(command=["sh"]), {}, True),
+    ("a role that the operator calls unmanaged", role(), {"roles": [{"name": "server", "unmanaged": True}]}, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("declared", "status", "refused"), [c[1:] for c in UNSUPPORTED], ids=[c[0] for c in UNSUPPORTED]
+)
+def test_unsupported(declared, status, refused):
+    guard = unsupported(target([declared], status=status), BOUNDS)
+    assert (guard is not None) == refused
+    if guard is not None:
+        assert guard.reason is ActiveReason.TARGET_UNSUPPORTED
+        assert "server" in guard.message
+
+
+def test_a_role_outside_the_scalers_spec_does_not_matter():
+    assert unsupported(target([role(), role("other", command=["sh"])]), BOUNDS) is None
+
+
+def _conditions(**status):
+    return {"conditions": [{"type": type_, "status": value, "reason": "Why"} for type_, value in status.items()]}
+
+
+def test_weights_that_are_not_ready_hold_every_write():
+    guard = holds(target([role()], status=_conditions(WeightsReady="False")))
+    assert guard is not None
+    assert guard.reason is ActiveReason.WEIGHTS_NOT_READY
+
+
+@pytest.mark.parametrize("value", ["True", "Unknown"])
+def test_weights_that_are_ready_or_not_observed_hold_nothing(value):
+    assert holds(target([role()], status=_conditions(WeightsReady=value))) is None
+
+
+CHANGES = {"prefill": (2, 3), "decode": (4, 2)}
+WRITABLE = [
+    ("without a retirement all goes", CHANGES, RetirementReason.NONE, False, {"prefill": 3, "decode": 2}),
+    ("a retirement under way lets no count fall, a raise goes on", CHANGES, RetirementReason.RETIREMENT_IN_PROGRESS, False, {"prefill": 3}),
+    ("so does an aborted one", CHANGES, RetirementReason.RETIREMENT_ABORTED, False, {"prefill": 3}),
+    ("under a band roles move together or not at all", CHANGES, RetirementReason.RETIREMENT_IN_PROGRESS, True, {}),
+    ("raises alone never wait", {"decode": (2, 4)}, RetirementReason.RETIREMENT_IN_PROGRESS, True, {"decode": 4}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "banded", "expected"), [c[1:] for c in WRITABLE], ids=[c[0] for c in WRITABLE]
+)
+def test_writable(changes, reason, banded, expected):
+    wanted, note = writable(changes, reason, banded=banded)
+    assert wanted == expected
+    assert bool(note) == (len(expected) < len(changes))
+
+
+RETIREMENTS = [
+    ("no retirement", None, RetirementReason.NONE),
+    ("draining", "Draining", RetirementReason.RETIREMENT_IN_PROGRESS),
+    ("aborted", "Aborted", RetirementReason.RETIREMENT_ABORTED),
+    ("completed", "Completed", RetirementReason.NONE),
+]
+
+
+@pytest.mark.parametrize(("state", "reason"), [c[1:] for c in RETIREMENTS], ids=[c[0] for c in RETIREMENTS])
+def test_retirement_state(state, reason):
+    status = {"retirement": {"roleName": "server", "replicaOrdinal": 1, "state": state}} if state else {}
+    assert retirement_block(target([role()], status=status))[0] is reason

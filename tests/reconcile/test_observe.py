@@ -1,0 +1,92 @@
+"""What a target and its Pods say about each role."""
+
+import pytest
+
+from controller.foundation import parse_time
+from controller.reconcile.observe import Sighting, update_sightings, view_role
+from tests.reconcile.objects import pod, role, target
+
+NOW = parse_time("2026-01-01T00:10:00Z")
+
+
+def _view(replicas, pods, *, status=None, size=1, quota=None):
+    roles = {"roles": [{"name": "server", "quotaReserved": quota}]} if quota is not None else {}
+    object_ = target([role(replicas=replicas, size=size)], status=roles | (status or {}))
+    sightings, _ = update_sightings({}, pods, NOW)
+    return view_role(object_, object_.roles[0], pods, sightings)
+
+
+#    sentence, replicas, pods, kwargs → ready, unadmitted, starting, retiring, serving members
+CASES = [
+    ("a Ready replica serves", 1, [pod(0)], {}, (1, 0, 0, 0, 1)),
+    ("no Pod yet: unadmitted, nobody has a place for it", 2, [pod(0)], {}, (1, 1, 0, 0, 1)),
+    ("a scheduled Pod that is not Ready is starting", 2, [pod(0), pod(1, ready=False)], {}, (1, 0, 1, 0, 1)),
+    ("a Pod without a node is unadmitted", 2, [pod(0), pod(1, ready=False, scheduled=False)], {}, (1, 1, 0, 0, 1)),
+    ("scheduled but without quota is unadmitted", 2, [pod(0), pod(1, ready=False)], {"quota": 1}, (1, 1, 0, 0, 1)),
+    ("a Ready replica is admitted whatever the quota says", 1, [pod(0)], {"quota": 0}, (1, 0, 0, 0, 1)),
+    ("beyond the declared count a replica is leaving and no capacity", 1, [pod(0), pod(1)], {}, (1, 0, 0, 1, 1)),
+    ("a deleted Pod is leaving and not read", 1, [pod(0), pod(1, deleting=True)], {}, (1, 0, 0, 1, 1)),
+    ("a replica that lost its eligibility does not serve", 2, [pod(0), pod(1, eligible=False)], {}, (2, 0, 0, 0, 1)),
+    ("without any eligibility label Ready is all there is to know", 1, [pod(0, eligible=False)], {}, (1, 0, 0, 0, 1)),
+    ("a finished Pod is nothing", 1, [pod(0, phase="Failed")], {}, (0, 1, 0, 0, 0)),
+    ("half a replica is not Ready", 1, [pod(0, member=0), pod(0, member=1, ready=False)], {"size": 2}, (0, 0, 1, 0, 0)),
+    ("of two members only the leader answers", 1, [pod(0, member=0), pod(0, member=1)], {"size": 2}, (1, 0, 0, 0, 1)),
+    ("the same seat twice is not a whole replica", 1, [pod(0, member=0, uid="a"), pod(0, member=0, uid="b")], {"size": 2}, (0, 0, 1, 0, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("replicas", "pods", "kwargs", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_counts(replicas, pods, kwargs, expected):
+    view = _view(replicas, pods, **kwargs)
+    assert (view.ready, view.unadmitted, view.starting, view.retiring, sum(m.serving for m in view.members)) == expected
+
+
+def test_a_replica_in_retirement_is_leaving_before_its_count_says_so():
+    retirement = {"retirement": {"roleName": "server", "replicaOrdinal": 1, "state": "Draining"}}
+    view = _view(2, [pod(0), pod(1)], status=retirement)
+    assert (view.ready, view.retiring) == (1, 1)
+
+
+def test_an_aborted_retirement_keeps_its_replica_in_the_count():
+    retirement = {"retirement": {"roleName": "server", "replicaOrdinal": 1, "state": "Aborted"}}
+    assert _view(2, [pod(0), pod(1)], status=retirement).ready == 2
+
+
+def test_what_a_leaving_replica_still_serves_is_read():
+    view = _view(1, [pod(0), pod(1)])
+    assert [(member.replica, member.ready, member.serving) for member in view.members] == [
+        ("0", True, True),
+        ("1", True, False),
+    ]
+
+
+def test_a_start_is_measured_from_the_first_sight_to_ready_on_our_clock():
+    seen, startups = update_sightings({}, [pod(0, ready=False)], NOW)
+    assert startups == {}
+    seen, startups = update_sightings(seen, [pod(0)], NOW + 80)
+    assert startups == {"uid-chat-server-0": 80}
+    assert seen["uid-chat-server-0"].ready_since == NOW + 80
+
+
+def test_a_start_nobody_watched_is_taken_from_the_pods_own_times():
+    _, startups = update_sightings({}, [pod(0)], NOW)
+    assert startups == {"uid-chat-server-0": 76}
+
+
+def test_becoming_ready_again_is_no_start():
+    seen, _ = update_sightings({}, [pod(0)], NOW)
+    seen, _ = update_sightings(seen, [pod(0, ready=False)], NOW + 10)
+    seen, startups = update_sightings(seen, [pod(0)], NOW + 20)
+    assert startups == {}
+    assert seen["uid-chat-server-0"] == Sighting(NOW, NOW + 20, was_ready=True)
+
+
+def test_a_ready_time_in_the_future_is_now():
+    seen, _ = update_sightings({}, [pod(0, ready_at="2027-01-01T00:00:00Z")], NOW)
+    assert seen["uid-chat-server-0"].ready_since == NOW
+
+
+def test_a_pod_that_is_gone_is_forgotten():
+    seen, _ = update_sightings({}, [pod(0), pod(1)], NOW)
+    seen, _ = update_sightings(seen, [pod(0)], NOW + 1)
+    assert set(seen) == {"uid-chat-server-0"}
