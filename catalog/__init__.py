@@ -7,7 +7,6 @@ in a catalog of measurements. Importers of benchmark results are in `catalog.imp
 from catalog.canonical import catalog_digest, catalog_json, catalog_yaml, profile_digest
 from catalog.identity import Engine, Identity, IdentityError, Parallel, Quantization, Role, parse_identity
 from catalog.inference import (
-    ANNOTATION,
     Identified,
     IdentityProblem,
     IdentityRefusal,
@@ -26,17 +25,16 @@ from catalog.loading import (
     load_text,
 )
 from catalog.merge import MergeResult, merge_catalogs
-from catalog.operating_point import LatencyTargets, OperatingPoint, Selection
+from catalog.objects import role_input, role_inputs
+from catalog.operating_point import LatencyTargets, OperatingPoint
 from catalog.prediction import ObservedMix
 from catalog.resolution import (
     DemandUnit,
     MixReport,
-    Reason,
     ResolvedCapacity,
     RolePrior,
     RoleRequest,
     ScalerPriors,
-    WorkloadMode,
     resolve_role,
     resolve_scaler,
 )
@@ -45,7 +43,6 @@ from catalog.schema import API_VERSION, CONFIG_MAP_KEY, KIND, Catalog, Point, Pr
 from catalog.workload_mix import MixRefusal
 
 __all__ = [
-    "ANNOTATION",
     "API_VERSION",
     "CONFIG_MAP_KEY",
     "KIND",
@@ -75,7 +72,6 @@ __all__ = [
     "Point",
     "Profile",
     "Quantization",
-    "Reason",
     "ResolvedCapacity",
     "Role",
     "RoleIdentity",
@@ -83,12 +79,10 @@ __all__ = [
     "RolePrior",
     "RoleRequest",
     "ScalerPriors",
-    "Selection",
     "Source",
     "Tombstone",
     "Unidentified",
     "Workload",
-    "WorkloadMode",
     "catalog_digest",
     "catalog_json",
     "catalog_yaml",
@@ -101,4 +95,6 @@ __all__ = [
     "resolve_role",
     "resolve_scaler",
     "retire",
+    "role_input",
+    "role_inputs",
 ]

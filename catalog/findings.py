@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Collection, Mapping
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeVar
 
 from controller.foundation import FieldError, describe, parse_quantity
 
@@ -17,6 +19,10 @@ from controller.foundation import FieldError, describe, parse_quantity
 MAX_FINDINGS: Final = 1000
 # Of many unknown fields in one mapping this many are named; the rest are counted.
 MAX_UNKNOWN_NAMED: Final = 20
+
+
+E = TypeVar("E", bound=StrEnum)
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].{1,40})?")
 
 
 class TooManyFindings(Exception):
@@ -76,6 +82,41 @@ class Findings:
         except UnicodeEncodeError:
             self.add(path, "holds half of a surrogate pair: save the document as UTF-8 text")
             return None
+        return value
+
+    def optional_text(self, raw: Mapping[str, object], name: str, path: str, *, longest: int = 256) -> str | None:
+        """A string field that may be absent or null."""
+        value = raw.get(name)
+        return None if value is None else self.text(value, _join(path, name), longest=longest)
+
+    def optional_date(self, raw: Mapping[str, object], path: str) -> str | None:
+        """The field `date`, which may be absent: a text that starts with a day."""
+        found = self.optional_text(raw, "date", path)
+        if found is not None and not _DATE.fullmatch(found):
+            self.add(f"{path}.date", f"must start with a date such as 2026-01-21, found {describe(found)}")
+            return None
+        return found
+
+    def choice(self, kind: type[E], value: object, path: str) -> E | None:
+        """A member of an enumeration; None passes in silence, because a missing field is its reader's finding."""
+        if value is None:
+            return None
+        try:
+            return kind(value if isinstance(value, str) else "")
+        except ValueError:
+            self.add(path, f"must be one of {', '.join(kind)}, found {describe(value)}")
+            return None
+
+    def items(self, value: object, path: str, longest: int) -> list[object]:
+        """The entries of a list that may be absent; empty, with a finding, where it is no list or too long."""
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.add(path, f"must be a list, found {describe(value)}")
+            return []
+        if len(value) > longest:
+            self.add(path, f"has {len(value):,} entries; the limit is {longest:,}: split the catalog")
+            return []
         return value
 
     def whole(self, value: object, path: str, *, largest: int) -> int | None:

@@ -44,7 +44,6 @@ from catalog.quantization import leaves_bits_open, quantization_of_flag, quantiz
 from catalog.role_hardware import hardware_of
 from controller.foundation import redact
 
-ANNOTATION: Final = "scaling.worker.gpustack.ai/identity."
 # ModelScope mirrors whose owner or name differs from the repository that the public measurement world knows.
 _MIRROR_OWNERS: Final = {"openai-mirror": "openai", "llm-research": "meta-llama", "zhipuai": "zai-org"}
 _MIRROR_NAMES: Final = {
@@ -57,6 +56,7 @@ _MIRROR_NAMES: Final = {
 class IdentityProblem(StrEnum):
     """Why a role's identity cannot be told."""
 
+    OBJECT_DAMAGED = "ObjectDamaged"
     ROLE_UNSUPPORTED = "RoleUnsupported"
     ENGINE_UNKNOWN = "EngineUnknown"
     TAKE_OVER_COMMAND = "TakeOverCommand"
@@ -119,6 +119,11 @@ RoleIdentity = Identified | Unidentified
 
 def infer_identity(role: RoleInput) -> RoleIdentity:
     """The identity of a role or every reason against it."""
+    if role.damage:
+        refusal = IdentityRefusal(
+            role.name, IdentityProblem.OBJECT_DAMAGED, "object", "members of the types of the contract", role.damage
+        )
+        return Unidentified((_redacted(refusal, role),))
     parts = _Parts(role)
     result = parts.inferred() if role.declared is None else parts.declared(role.declared)
     if isinstance(result, Identity):

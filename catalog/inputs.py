@@ -62,6 +62,8 @@ class RoleInput:
     artifact: ArtifactInput | None = None
     hardware: HardwareInput | None = None
     declared: str | None = None
+    # What of the role's object could not be read; nothing may be concluded from the rest.
+    damage: str = ""
 
     @property
     def secrets(self) -> tuple[str, ...]:

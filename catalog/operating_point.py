@@ -9,23 +9,14 @@ otherwise Bracketed.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 from catalog.identity import Role
 from catalog.quantiles import Quantiles, Reading, quantile_key, read_quantile
 from catalog.schema import Point, Profile
+from controller.api import PointSelection
 
 DEFAULT_QUANTILE: Final = 95.0
-
-
-class Selection(StrEnum):
-    """How the operating point was found."""
-
-    EXPLICIT_SATURATION = "ExplicitSaturation"
-    BRACKETED = "Bracketed"
-    # Converted to the observed mix at the nearest workload's point, because tail latencies do not convert.
-    LATENCY_NOT_TRANSFERABLE = "LatencyNotTransferable"
 
 
 class LatencyTargets(NamedTuple):
@@ -52,7 +43,7 @@ class OperatingPoint(NamedTuple):
     ttft: Reading | None
     per_token: Reading | None
     per_token_name: str
-    selection: Selection
+    selection: PointSelection
 
 
 class NoPoint(NamedTuple):
@@ -84,7 +75,7 @@ def choose_point(profile: Profile, targets: LatencyTargets) -> OperatingPoint | 
         ttft=best.ttft,
         per_token=best.per_token,
         per_token_name=best.point.per_token_name,
-        selection=Selection.EXPLICIT_SATURATION if saturated else Selection.BRACKETED,
+        selection=PointSelection.EXPLICIT_SATURATION if saturated else PointSelection.BRACKETED,
     )
 
 

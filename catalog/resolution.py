@@ -33,10 +33,11 @@ import msgspec
 from catalog.identity import Identity, Role
 from catalog.inference import RoleIdentity, Unidentified, without_secrets
 from catalog.loading import CatalogFailure, CatalogResult, LoadedCatalog
-from catalog.operating_point import LatencyTargets, NoPoint, OperatingPoint, Selection, choose_point
+from catalog.operating_point import LatencyTargets, NoPoint, OperatingPoint, choose_point
 from catalog.prediction import ObservedMix, Prediction, best_concurrency, predict
 from catalog.schema import Profile
 from catalog.workload_mix import MixFit, MixRefusal
+from controller.api import PointSelection, PriorReason, PriorWorkload
 from controller.foundation import format_quantity
 
 MEDIAN: Final = 50.0
@@ -46,25 +47,20 @@ DEFAULT_HEADROOM: Final = 0.75
 HYSTERESIS: Final = 0.25
 
 
-class Reason(StrEnum):
-    """Outcomes of a resolution, and reasons of the condition CapacityPriorResolved, the worst first."""
-
-    CONFIG_MAP_NOT_FOUND = "ConfigMapNotFound"
-    CATALOG_INVALID = "CatalogInvalid"
-    ROLE_IDENTITY_UNRESOLVED = "RoleIdentityUnresolved"
-    PROFILE_NOT_FOUND = "ProfileNotFound"
-    NO_POINT = "NoPointWithinLatencyTarget"
-    RESOLVED = "CatalogResolved"
-
-
-_SEVERITY: Final = {reason: rank for rank, reason in enumerate(Reason)}
-
-
-class WorkloadMode(StrEnum):
-    """`capacityPrior.workload`."""
-
-    PROFILE = "Profile"
-    OBSERVED = "Observed"
+# The worst first: what concerns all roles before what concerns one.
+_SEVERITY: Final = {
+    reason: rank
+    for rank, reason in enumerate(
+        (
+            PriorReason.CONFIG_MAP_NOT_FOUND,
+            PriorReason.CATALOG_INVALID,
+            PriorReason.ROLE_IDENTITY_UNRESOLVED,
+            PriorReason.PROFILE_NOT_FOUND,
+            PriorReason.NO_POINT_WITHIN_LATENCY_TARGET,
+            PriorReason.CATALOG_RESOLVED,
+        )
+    )
+}
 
 
 class DemandUnit(StrEnum):
@@ -87,7 +83,7 @@ class RoleRequest:
     identity: RoleIdentity
     targets: LatencyTargets
     headroom: float = DEFAULT_HEADROOM
-    mode: WorkloadMode = WorkloadMode.PROFILE
+    mode: PriorWorkload = PriorWorkload.PROFILE
     observed: ObservedMix | None = None
     previous_workload: str | None = None
 
@@ -113,7 +109,7 @@ class ResolvedCapacity:
     effective_tokens_per_second: float
     headroom: float
     unit: DemandUnit
-    selection: Selection
+    selection: PointSelection
     concurrency: int
     workload: str
     profile_digest: str
@@ -129,7 +125,7 @@ class RolePrior:
     profile's quantization where the role states none; empty where it is unresolved."""
 
     role: str
-    reason: Reason
+    reason: PriorReason
     message: str
     identity: str = ""
     declared: bool = False
@@ -142,7 +138,7 @@ class ScalerPriors:
     """All roles of a scaler and the condition: resolved only when every role is; the worst role gives the reason."""
 
     resolved: bool
-    reason: Reason
+    reason: PriorReason
     message: str
     roles: tuple[RolePrior, ...]
 
@@ -154,21 +150,21 @@ class ScalerPriors:
 def resolve_scaler(catalog: CatalogResult, requests: Iterable[RoleRequest]) -> ScalerPriors:
     """Resolve every role that needs a prior (not Encode, and none whose capacity is stated explicitly)."""
     if isinstance(catalog, CatalogFailure):
-        reason = Reason(catalog.problem.value)
+        reason = PriorReason(catalog.problem.value)
         roles = tuple(RolePrior(request.name, reason, catalog.message) for request in requests)
         return ScalerPriors(False, reason, catalog.message, roles)
     roles = tuple(resolve_role(catalog, request) for request in requests)
     if not roles:
-        return ScalerPriors(True, Reason.RESOLVED, "no role needs a prior", roles)
+        return ScalerPriors(True, PriorReason.CATALOG_RESOLVED, "no role needs a prior", roles)
     worst = min(roles, key=lambda prior: _SEVERITY[prior.reason])
     message = "; ".join(prior.message for prior in roles)
-    return ScalerPriors(worst.reason is Reason.RESOLVED, worst.reason, message, roles)
+    return ScalerPriors(worst.reason is PriorReason.CATALOG_RESOLVED, worst.reason, message, roles)
 
 
 def resolve_role(catalog: LoadedCatalog, request: RoleRequest) -> RolePrior:
     """Resolve one role against a usable catalog."""
     if isinstance(request.identity, Unidentified):
-        return RolePrior(request.name, Reason.ROLE_IDENTITY_UNRESOLVED, request.identity.message)
+        return RolePrior(request.name, PriorReason.ROLE_IDENTITY_UNRESOLVED, request.identity.message)
     prior = _resolve(catalog, request, request.identity.identity, request.identity.declared)
     secrets = request.identity.secrets
     if not secrets:
@@ -189,22 +185,22 @@ def _resolve(catalog: LoadedCatalog, request: RoleRequest, wanted: Identity, dec
     profiles = catalog.index.profiles(identity)
     if not profiles:
         message = f"role {request.name}: {_not_found(catalog, wanted)}"
-        return RolePrior(request.name, Reason.PROFILE_NOT_FOUND, message, str(wanted), declared)
+        return RolePrior(request.name, PriorReason.PROFILE_NOT_FOUND, message, str(wanted), declared)
     missing = request.targets.needed_by(identity.role)
     if missing:
         message = f"role {request.name}: {' and '.join(missing)} must be set to choose an operating point"
-        return RolePrior(request.name, Reason.NO_POINT, message, str(identity), declared)
+        return RolePrior(request.name, PriorReason.NO_POINT_WITHIN_LATENCY_TARGET, message, str(identity), declared)
     profile, point = _choose(profiles, request)
     if isinstance(point, NoPoint):
         message = f"role {request.name}: {identity}: no point within the latency targets; {point.closest}"
-        return RolePrior(request.name, Reason.NO_POINT, message, str(identity), declared)
+        return RolePrior(request.name, PriorReason.NO_POINT_WITHIN_LATENCY_TARGET, message, str(identity), declared)
     fit = catalog.index.fit(profile) if request.observed is not None else None
     mix = _mix_report(fit, point, request.observed)
     capacity = _measured(catalog, request, profile, point)
-    if isinstance(fit, MixFit) and request.observed is not None and request.mode is WorkloadMode.OBSERVED:
+    if isinstance(fit, MixFit) and request.observed is not None and request.mode is PriorWorkload.OBSERVED:
         capacity = _converted(request, capacity, fit, request.observed) or capacity
     message = _resolved_message(request.name, identity, capacity, mix)
-    return RolePrior(request.name, Reason.RESOLVED, message, str(identity), declared, capacity, mix)
+    return RolePrior(request.name, PriorReason.CATALOG_RESOLVED, message, str(identity), declared, capacity, mix)
 
 
 def _with_quantization(catalog: LoadedCatalog, wanted: Identity) -> Identity:
@@ -313,7 +309,7 @@ def _converted(
     targets = request.targets
     found: Prediction | None
     if targets.quantile > MEDIAN:
-        found, selection = predict(fit, capacity.concurrency, observed), Selection.LATENCY_NOT_TRANSFERABLE
+        found, selection = predict(fit, capacity.concurrency, observed), PointSelection.LATENCY_NOT_TRANSFERABLE
     else:
         ttft, itl = targets.ttft_milliseconds, targets.itl_milliseconds
         found = best_concurrency(
@@ -323,7 +319,7 @@ def _converted(
             tpot_seconds=None if itl is None else itl / 1000,
         )
         saturated = found is not None and found.concurrency == fit.largest_common
-        selection = Selection.EXPLICIT_SATURATION if saturated else Selection.BRACKETED
+        selection = PointSelection.EXPLICIT_SATURATION if saturated else PointSelection.BRACKETED
     if found is None or found.refusal is not None:
         return None
     seed = 1 / fit.b[fit.grid.index(found.concurrency)]

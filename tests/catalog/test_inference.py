@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from catalog.inference import Identified, IdentityProblem, Unidentified, infer_identity
 from catalog.inputs import ArtifactInput, HardwareInput, Hub, RoleInput
-from catalog.objects import role_inputs
+from catalog.objects import role_input, role_inputs
+from controller.api import InstanceType, ModelArtifact, ModelDeployment, decode_view
 from controller.foundation import REDACTED, UsageError
 from tests.catalog.builders import DATA
 
@@ -313,6 +315,33 @@ def test_later_field_names_and_a_declaration_are_accepted() -> None:
     found = infer_identity(role_inputs(documents)[0])
     assert isinstance(found, Identified), found
     assert found.declared
+
+
+DAMAGED: dict[str, dict[str, Any]] = {
+    "arguments that are no list": {"extraArgs": "-tp 4"},
+    "a variable that is no object": {"env": ["A=B"]},
+    "resources that are a word": {"resources": "one card"},
+    "an accelerator count that is no quantity": {"resources": {"accelerator": "one"}},
+}
+
+
+@pytest.mark.parametrize("changes", DAMAGED.values(), ids=DAMAGED.keys())
+def test_damage_is_never_taken_for_absence(changes: dict[str, Any]) -> None:
+    found = infer_identity(role_inputs(_documents(**changes))[0])
+    assert isinstance(found, Unidentified), found
+
+
+def test_objects_become_inputs_without_documents() -> None:
+    documents = [json.dumps(document).encode() for document in _documents()]
+    deployment, artifact = decode_view(ModelDeployment, documents[0]), decode_view(ModelArtifact, documents[1])
+    pool = decode_view(InstanceType, documents[2])
+    found = infer_identity(role_input(deployment, "server", artifact=artifact, instance_type=pool))
+    assert isinstance(found, Identified), found
+    missing = infer_identity(role_input(deployment, "server"))
+    assert isinstance(missing, Unidentified)
+    assert [refusal.field for refusal in missing.refusals] == ["model", "hardware"]
+    with pytest.raises(KeyError):
+        role_input(deployment, "decode")
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.operating_point import LatencyTargets, NoPoint, OperatingPoint, Selection, choose_point
+from catalog.operating_point import LatencyTargets, NoPoint, OperatingPoint, choose_point
 from catalog.schema import Profile
+from controller.api import PointSelection
 from tests.catalog.builders import catalog, point_document, profile_document
 
 
@@ -24,17 +25,17 @@ def _point(concurrency: int, total: float, ttft: float, itl: float, **extra: Any
 
 SWEEP = (_point(4, 400, 100, 5), _point(8, 700, 200, 6), _point(16, 1200, 400, 9), _point(32, 1600, 900, 14))
 
-CHOICES: dict[str, tuple[LatencyTargets, int, Selection]] = {
-    "the sweep ends before the targets": (LatencyTargets(2000, 33), 32, Selection.EXPLICIT_SATURATION),
-    "TTFT binds": (LatencyTargets(500, 33), 16, Selection.BRACKETED),
-    "ITL binds": (LatencyTargets(2000, 6), 8, Selection.BRACKETED),
-    "a target that is met exactly is met": (LatencyTargets(100, 5), 4, Selection.BRACKETED),
+CHOICES: dict[str, tuple[LatencyTargets, int, PointSelection]] = {
+    "the sweep ends before the targets": (LatencyTargets(2000, 33), 32, PointSelection.EXPLICIT_SATURATION),
+    "TTFT binds": (LatencyTargets(500, 33), 16, PointSelection.BRACKETED),
+    "ITL binds": (LatencyTargets(2000, 6), 8, PointSelection.BRACKETED),
+    "a target that is met exactly is met": (LatencyTargets(100, 5), 4, PointSelection.BRACKETED),
 }
 
 
 @pytest.mark.parametrize(("targets", "concurrency", "selection"), CHOICES.values(), ids=CHOICES.keys())
 def test_the_fastest_point_within_the_targets_serves(
-    targets: LatencyTargets, concurrency: int, selection: Selection
+    targets: LatencyTargets, concurrency: int, selection: PointSelection
 ) -> None:
     found = choose_point(_profile(*SWEEP), targets)
     assert isinstance(found, OperatingPoint)
@@ -45,14 +46,14 @@ def test_all_points_are_looked_at_because_latency_may_fall_again() -> None:
     bumpy = (_point(4, 400, 100, 5), _point(8, 700, 3000, 6), _point(16, 1200, 400, 9))
     found = choose_point(_profile(*bumpy), LatencyTargets(500, 33))
     assert isinstance(found, OperatingPoint)
-    assert (found.point.concurrency, found.selection) == (16, Selection.EXPLICIT_SATURATION)
+    assert (found.point.concurrency, found.selection) == (16, PointSelection.EXPLICIT_SATURATION)
 
 
 def test_the_highest_throughput_serves_even_below_the_highest_concurrency() -> None:
     degrading = (_point(128, 6335, 400, 9), _point(256, 5692, 800, 14))
     found = choose_point(_profile(*degrading), LatencyTargets(2000, 33))
     assert isinstance(found, OperatingPoint)
-    assert (found.point.concurrency, found.selection) == (128, Selection.EXPLICIT_SATURATION)
+    assert (found.point.concurrency, found.selection) == (128, PointSelection.EXPLICIT_SATURATION)
 
 
 def test_no_point_explains_the_nearest_miss_with_the_bracket_it_used() -> None:
