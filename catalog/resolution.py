@@ -41,6 +41,8 @@ from controller.api import PointSelection, PriorReason, PriorWorkload
 from controller.foundation import format_quantity
 
 MEDIAN: Final = 50.0
+# A condition message is read on one screen.
+WORKLOADS_EXPLAINED: Final = 3
 DEFAULT_HEADROOM: Final = 0.75
 # Another workload takes over only when it is nearer by this much in log ratio (a fifth of the way between 1:1 and 4:1),
 # so that a mix on the border does not flip the capacity at every reconcile.
@@ -241,7 +243,8 @@ def _choose(profiles: tuple[Profile, ...], request: RoleRequest) -> tuple[Profil
         for profile, point in chosen
         if isinstance(point, NoPoint)
     ]
-    return profiles[0], NoPoint("; ".join(reasons))
+    more = f"; and {len(reasons) - WORKLOADS_EXPLAINED} more workloads" if len(reasons) > WORKLOADS_EXPLAINED else ""
+    return profiles[0], NoPoint("; ".join(reasons[:WORKLOADS_EXPLAINED]) + more)
 
 
 def _serving_workload(profiles: tuple[Profile, ...], request: RoleRequest) -> Profile | None:

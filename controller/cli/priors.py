@@ -140,9 +140,14 @@ def retire_command(
     digest: Annotated[str | None, typer.Option(help="The profile with this sha256: digest.")] = None,
     date: Annotated[str | None, typer.Option(help="Day of the tombstone; today when left out.")] = None,
     out: _OutFile = None,
+    tombstones: Annotated[
+        Path | None, typer.Option(help="Add the tombstones to this catalog and leave FILE as it is.")
+    ] = None,
     output: OutputOption = Output.TEXT,
 ) -> int:
     """Take profiles out and keep them out: a dated tombstone stops every re-import."""
+    if out is not None and tombstones is not None:
+        raise UsageError("--out and --tombstones exclude each other: the first writes FILE anew, the second leaves it")
     if (identity is None) == (digest is None):
         raise UsageError("name what to retire: either --identity or --digest")
     loaded = _load(file)
@@ -157,8 +162,12 @@ def retire_command(
     if not chosen:
         raise UsageError(f"{file}: no such profile; list them with mdscaler priors show {file}")
     after = retire(loaded.catalog, chosen, date=date or format_time(wall_now())[:10], reason=reason)
-    _write(out or file, after)
-    typer.echo(view.retired(chosen, out or file, output))
+    target = tombstones or out or file
+    if tombstones is not None:
+        kept = _load(tombstones).catalog
+        after = merge_catalogs([kept, Catalog(name=kept.name, retired=after.retired)], kept.name).catalog
+    _write(target, after)
+    typer.echo(view.retired(chosen, target, output))
     return 0
 
 

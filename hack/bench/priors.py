@@ -234,6 +234,8 @@ def main(arguments: list[str]) -> int:
     if not files:
         parser.error(f"no result files under {options.data}")
     families = curves_by_family(files)
+    if not families:
+        parser.error("no image and identity was measured under three workloads: nothing can be left out")
     two, one = list(held_out_cases(families, 2)), list(held_out_cases(families, 1))
     figures: dict[str, Any] = {
         **import_speed(files),

@@ -26,14 +26,16 @@ NAME = "embedded"
 
 def build() -> tuple[Catalog, dict[str, int]]:
     """The catalog, and what was refused by rule."""
+    retired = _load(SOURCES / "retired.yaml")
     report = import_files(
         sorted((SOURCES / "inferencex").glob("*.json")),
         "inferencex",
         ImportOptions(cold_tail=ColdTail.REFUSE),
         name=NAME,
+        tombstones=retired.retired,
     )
     others = [_load(path) for path in sorted(SOURCES.glob("sweeps/*.yaml"))]
-    return merge_catalogs([report.catalog, *others, _load(SOURCES / "retired.yaml")], NAME).catalog, report.refused
+    return merge_catalogs([report.catalog, *others, retired], NAME).catalog, report.refused
 
 
 def _load(path: Path) -> Catalog:

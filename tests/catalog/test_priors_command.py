@@ -128,6 +128,17 @@ def test_retiring_by_digest_and_merging_keep_the_tombstone(tmp_path: Path, capsy
     assert [entry["retired"] for entry in checked["files"]] == [1, 1]
 
 
+def test_tombstones_can_go_to_another_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stones = tmp_path / "retired.yaml"
+    stones.write_text(json.dumps(catalog_document()))
+    before = SWEEP.read_bytes()
+    assert _run("retire", SWEEP, "--identity", IDENTITY, "--reason", "old engine", "--tombstones", stones) == 0
+    assert SWEEP.read_bytes() == before
+    capsys.readouterr()
+    status, summary = _json(capsys, "merge", stones, SWEEP)
+    assert (status, summary["profiles"], summary["retired"]) == (0, 0, 1)
+
+
 def test_resolve_answers_for_an_identity_of_the_embedded_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     targets = ("--ttft", 2000, "--itl", 33, "--headroom", 0.75)
     status, answer = _json(capsys, "resolve", "--identity", GPT_OSS, *targets)
