@@ -48,6 +48,11 @@ class ObservedMix(msgspec.Struct, frozen=True, kw_only=True):
     hit_ratio: float = 0.0
     hit_ratio_sigma: float = 0.0
 
+    @property
+    def is_known(self) -> bool:
+        """Enough requests stand behind the ratio to act on it."""
+        return self.input_per_output > 0 and (self.stated or (self.requests or 0) >= MIN_REQUESTS)
+
 
 class Prediction(NamedTuple):
     """Tokens/s of one replica at one concurrency and mix. `refusal` is set where it may not be used; the numbers stand
@@ -95,7 +100,7 @@ def predict(fit: MixFit, concurrency: int, mix: ObservedMix) -> Prediction | Non
 
 
 def _refusal(fit: MixFit, index: int, mix: ObservedMix, sigma: float) -> MixRefusal | None:
-    if not mix.stated and (mix.requests is None or mix.requests < MIN_REQUESTS or mix.mean_input_tokens is None):
+    if not mix.is_known or (mix.mean_input_tokens is None and not mix.stated):
         return MixRefusal.TOO_FEW_REQUESTS
     longest = max(curve.input_tokens for curve in fit.curves)
     if mix.mean_input_tokens is not None and mix.mean_input_tokens > MAX_LENGTH_RATIO * longest:

@@ -196,11 +196,12 @@ def _resolve(catalog: LoadedCatalog, request: RoleRequest, wanted: Identity, dec
     if isinstance(point, NoPoint):
         message = f"role {request.name}: {identity}: no point within the latency targets; {point.closest}"
         return RolePrior(request.name, PriorReason.NO_POINT_WITHIN_LATENCY_TARGET, message, str(identity), declared)
-    fit = catalog.index.fit(profile) if request.observed is not None else None
-    mix = _mix_report(fit, point, request.observed)
+    observed = request.observed if request.observed is not None and request.observed.input_per_output > 0 else None
+    fit = catalog.index.fit(profile) if observed is not None else None
+    mix = _mix_report(fit, point, observed)
     capacity = _measured(catalog, request, profile, point)
-    if isinstance(fit, MixFit) and request.observed is not None and request.mode is PriorWorkload.OBSERVED:
-        capacity = _converted(request, capacity, fit, request.observed) or capacity
+    if isinstance(fit, MixFit) and observed is not None and request.mode is PriorWorkload.OBSERVED:
+        capacity = _converted(request, capacity, fit, observed) or capacity
     message = _resolved_message(request.name, identity, capacity, mix)
     return RolePrior(request.name, PriorReason.CATALOG_RESOLVED, message, str(identity), declared, capacity, mix)
 
@@ -253,7 +254,7 @@ def _serving_workload(profiles: tuple[Profile, ...], request: RoleRequest) -> Pr
         return profiles[0]
     previous = next((p for p in profiles if p.workload.label == request.previous_workload), None)
     observed = request.observed
-    if observed is None or not observed.input_per_output > 0:
+    if observed is None or not observed.is_known:
         return previous
 
     def distance(profile: Profile) -> float:

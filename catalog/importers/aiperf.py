@@ -88,8 +88,8 @@ def _candidate(document: Record, metrics: Metrics, file: SourceFile, options: Im
         total=total,
         output=output,
         input=given_input,
-        input_tokens=scalar(metrics, "input_sequence_length", "isl"),
-        output_tokens=scalar(metrics, "output_sequence_length", "osl"),
+        input_tokens=_length(metrics, completed, "input_sequence_length", "isl", "total_isl"),
+        output_tokens=_length(metrics, completed, "output_sequence_length", "osl", "total_osl"),
         ttft=ttft,
         itl=itl,
         tpot=tpot,
@@ -100,6 +100,15 @@ def _candidate(document: Record, metrics: Metrics, file: SourceFile, options: Im
         completed=completed,
         failed=scalar(metrics, "error_request_count") or 0.0,
     )
+
+
+def _length(metrics: Metrics, completed: float | None, name: str, short: str, total: str) -> float | None:
+    """A mean length; early versions write only the total."""
+    mean = scalar(metrics, name, short)
+    whole = scalar(metrics, total)
+    if mean is None and whole is not None and completed:
+        return whole / completed
+    return mean
 
 
 def _throughput(metrics: Metrics, output: float | None) -> tuple[float | None, float | None]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from catalog.identity import Identity
+from catalog.identity import Identity, Role
 from catalog.importers import laws
 from catalog.importers.options import ColdTail, ImportOptions
 from catalog.importers.partial import PartialIdentity
@@ -68,6 +68,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge(row: Candidate, options: ImportOptions) -> Measurement:
     """The measurement of a row. Raises Refused by the first rule that it breaks, in the order of `Rule`."""
+    role = options.identity.role if options.identity is not None else Role.SERVER
+    if role is Role.PREFILL:
+        # An answer of one token has no time per token; tools write zeros there.
+        row.itl = row.tpot = ()
+        row.mean_itl = row.mean_tpot = None
     laws.check_completion(row.completed, row.failed, row.planned)
     total, output = laws.check_throughput(row.total, row.output, row.input)
     if row.input_tokens is None or row.output_tokens is None:
@@ -80,8 +85,10 @@ def judge(row: Candidate, options: ImportOptions) -> Measurement:
         ("TPOT", row.tpot, row.mean_tpot),
     ):
         laws.check_quantiles(name, measured, mean)
-    laws.check_tail("TTFT", row.ttft)
-    laws.check_tail("ITL or TPOT", row.tpot or row.itl)
+    if role is not Role.DECODE:
+        laws.check_tail("TTFT", row.ttft)
+    if role is not Role.PREFILL:
+        laws.check_tail("ITL or TPOT", row.tpot or row.itl)
     concurrency = laws.check_concurrency(row.concurrency or options.concurrency)
     laws.check_little(
         output,

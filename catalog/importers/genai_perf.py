@@ -25,6 +25,7 @@ TOOL: Final = "GenAI-Perf"
 _FOLDER: Final = re.compile(r"concurrency[-_]?([0-9]+)")
 # Where a configuration nests its stimulus; deeper nesting is something else.
 _DEPTH: Final = 5
+_LARGEST: Final = 1_000_000
 
 
 def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Refusal]:
@@ -102,7 +103,7 @@ def _search(value: Any, depth: int) -> Iterator[int]:
     if depth == 0 or not isinstance(value, dict):
         return
     for key, entry in value.items():
-        if key == "concurrency" and isinstance(entry, int) and not isinstance(entry, bool):
+        if key == "concurrency" and isinstance(entry, int) and 1 <= entry <= _LARGEST and entry is not True:
             yield entry
         else:
             yield from _search(entry, depth - 1)

@@ -129,8 +129,8 @@ def check_little(
 ) -> None:
     """requests/s × mean latency ÷ concurrency lies near 1. Catches wrong accelerator counts, per-accelerator numbers,
     seconds read as milliseconds and runs that hung."""
-    if mean_e2el is None and mean_ttft is not None and per_token is not None:
-        mean_e2el = mean_ttft + per_token * (output_tokens - 1)
+    if mean_e2el is None and mean_ttft is not None and (per_token is not None or output_tokens <= 1):
+        mean_e2el = mean_ttft + (per_token or 0.0) * max(output_tokens - 1, 0)
     if mean_e2el is None:
         return
     ratio = output / output_tokens * mean_e2el / 1000 / concurrency

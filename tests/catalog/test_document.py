@@ -48,10 +48,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_document_is_refused_quickly_and_in_little_memory(text: str | bytes) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(DocumentError) as caught:
         read_document(text)
-    elapsed = time.perf_counter() - start
+    elapsed = time.process_time() - start
     assert elapsed < 1.0
     assert len(str(caught.value)) < 300
 

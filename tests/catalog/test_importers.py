@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from catalog.identity import parse_identity
+from catalog.identity import Role, parse_identity
 from catalog.importers import FORMATS, ImportOptions, ImportReport, Rule, import_files
 from catalog.schema import PointFlag
 from tests.catalog import tools
@@ -270,6 +270,48 @@ def test_a_folder_named_after_a_speculative_method_is_refused(tmp_path: Path) ->
     folder = tmp_path / "vllm+eagle3" / "results"
     folder.mkdir(parents=True)
     assert _refused(_import(tools.write_guidellm(folder, RUN), "guidellm")) is Rule.SPECULATIVE
+
+
+def test_a_prefill_run_of_one_token_needs_no_time_per_token(tmp_path: Path) -> None:
+    run = Run(output_tokens=1)
+    zeros = {key: 0.0 for key in tools.vllm_record(run) if "_tpot_" in key or "_itl_" in key}
+    path = tmp_path / "prefill.json"
+    path.write_text(json.dumps(tools.vllm_record(run, **zeros)))
+    prefill = ImportOptions(identity=parse_identity(IDENTITY.replace("Server", "Prefill")))
+    (profile,) = _import(path, "vllm", prefill).catalog.profiles
+    assert (profile.role, profile.points[0].per_token) == (Role.PREFILL, ())
+    assert _refused(_import(path, "vllm")) is Rule.NOT_POSITIVE
+
+
+def test_a_decode_run_needs_no_ttft(tmp_path: Path) -> None:
+    record = {key: value for key, value in tools.vllm_record(RUN).items() if "ttft" not in key}
+    path = tmp_path / "decode.json"
+    path.write_text(json.dumps(record))
+    decode = ImportOptions(identity=parse_identity(IDENTITY.replace("Server", "Decode")))
+    (profile,) = _import(path, "vllm", decode).catalog.profiles
+    assert (profile.role, profile.points[0].ttft) == (Role.DECODE, ())
+    assert _refused(_import(path, "vllm")) is Rule.MISSING_VALUE
+
+
+def test_an_early_aiperf_report_is_read_from_its_records(tmp_path: Path) -> None:
+    records = {
+        {"time_to_first_token": "ttft"}.get(key, key): value
+        for key, value in tools.aiperf_document(RUN).items()
+        if isinstance(value, dict)
+        and "avg" in value
+        and "sequence_length" not in key
+        and key != "total_token_throughput"
+    }
+    records |= {
+        "total_isl": {"unit": "tokens", "avg": RUN.requests * RUN.input_tokens},
+        "total_osl": {"unit": "tokens", "avg": RUN.requests * RUN.output_tokens},
+        "benchmark_duration": {"unit": "sec", "avg": RUN.duration},
+    }
+    path = tmp_path / "profile_export_aiperf.json"
+    path.write_text(json.dumps({"records": records, "input_config": {"loadgen": {"concurrency": 32}}}))
+    (profile,) = _import(path, "aiperf").catalog.profiles
+    assert profile.workload.label == "1024/256"
+    assert profile.points[0].total_tokens_per_second == pytest.approx(RUN.total, rel=1e-6)
 
 
 def test_a_line_that_repeats_another_is_refused(tmp_path: Path) -> None:

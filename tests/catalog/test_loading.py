@@ -80,9 +80,9 @@ def test_the_largest_honest_catalog_loads_within_a_second() -> None:
     ]
     text = json.dumps(catalog_document(*profiles), separators=(",", ":"))
     assert 0.8 * 2**20 < len(text) <= 2**20
-    start = time.perf_counter()
+    start = time.process_time()
     result = load_text(text, "text")
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert isinstance(result, LoadedCatalog)
 
 

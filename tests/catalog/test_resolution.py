@@ -86,6 +86,14 @@ def test_after_a_restart_the_workload_that_served_before_serves_until_a_mix_is_o
     assert moved.workload == "1024/8192"
 
 
+@pytest.mark.parametrize(("requests", "workload"), [(199, "1024/8192"), (200, "8192/1024"), (None, "1024/8192")])
+def test_a_mix_counts_as_observed_from_two_hundred_requests_on(requests: int | None, workload: str) -> None:
+    observed = ObservedMix(input_per_output=8.0, mean_input_tokens=8000.0, requests=requests)
+    capacity = resolve_role(load_embedded(), _request(observed=observed)).capacity
+    assert capacity is not None
+    assert capacity.workload == workload
+
+
 def test_a_mix_on_the_border_does_not_flip_the_workload() -> None:
     # Halfway in log ratio between 1:1 and 8:1.
     served = []

@@ -196,11 +196,11 @@ def test_limits_give_one_finding(document: dict[str, Any], message: str) -> None
 
 
 def test_a_mistake_in_every_field_is_bounded() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     document = catalog_document() | {"profiles": [{f"k{i}": 1 for i in range(100)} for _ in range(1000)]}
     _, findings = validate_document(document)
     assert len(findings) == MAX_FINDINGS
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 _json = st.recursive(
