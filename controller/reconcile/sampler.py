@@ -81,7 +81,6 @@ class Sampler:
             )
             for name, view in views.items()
         )
-        memory.startups.clear()
         retirement = after.status.retirement
         observation = Observation(
             now=now, roles=observed, retirement_in_progress=retirement is not None and retirement.running
