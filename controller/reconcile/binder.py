@@ -13,6 +13,7 @@ from controller.api import (
     BINDING_FINALIZER,
     MODEL_DEPLOYMENT_SCALERS,
     MODEL_DEPLOYMENTS,
+    TERM_ANNOTATION,
     AnnotationProblem,
     BoundReason,
     MdsView,
@@ -26,6 +27,9 @@ from controller.kube import ConsistencyStore, KubeClient, NotFound, merge_patch
 from controller.reconcile.binding import BindingStep, Claim, Claimant, Holder, Step, next_binding_step
 from controller.reconcile.fence import Holding, claim_patch, release_patch
 from controller.reconcile.memory import ScalerMemory
+
+# RFC 1123 subdomain: no object's name is longer.
+MAX_NAME_LENGTH = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +142,8 @@ class Binder:
         await self._client.patch(MODEL_DEPLOYMENT_SCALERS, meta.name, patch, meta.namespace)
 
     async def _look_up(self, scaler: MdsView, claim: Claim) -> tuple[Holder, Claimant | None]:
-        """Read the holder live: only that can show that it is gone."""
-        if not claim.holder_name:
+        """Read the holder live: only that can show that it is gone. What can be no object's name holds nothing."""
+        if not claim.holder_name or not _nameable(claim.holder_name):
             return Holder.GONE, None
         try:
             other = await self._client.get(
@@ -173,4 +177,14 @@ def claim_of(target: ModelDeployment) -> Claim:
         holder_name=None if readable is None else readable.name,
         holder_uid=None if readable is None else readable.uid,
         term=term if isinstance(term, int) else 0,
+        verbatim=target.metadata.annotation(TERM_ANNOTATION) == str(term),
     )
+
+
+def _nameable(name: str) -> bool:
+    """Whether an object can have this name: it comes from text that a person may have written."""
+    try:
+        MODEL_DEPLOYMENT_SCALERS.path("any", name)
+    except ValueError:
+        return False
+    return 0 < len(name) <= MAX_NAME_LENGTH
