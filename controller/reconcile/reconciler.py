@@ -34,7 +34,17 @@ from controller.api import (
     validate_against_target,
 )
 from controller.foundation import Clock
-from controller.kube import Conflict, ConsistencyStore, Done, NotFound, NotLeader, ReconcileOutcome, RequeueAfter
+from controller.kube import (
+    ApiError,
+    Conflict,
+    ConsistencyStore,
+    Done,
+    NotFound,
+    NotLeader,
+    Outcome,
+    ReconcileOutcome,
+    RequeueAfter,
+)
 from controller.operations import ScalerMetrics
 from controller.planning import Record, UnsupportedAlgorithm, capacities, decision_spec, restored
 from controller.reconcile.baseline import Baseline, baseline_of
@@ -276,7 +286,14 @@ class Reconciler:
             return
         counts = {role.name: wanted.get(role.name, role.current) for role in decision.roles}
         namespace, _, name = key.partition("/")
-        result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
+        try:
+            result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
+        except ApiError as failure:
+            if failure.outcome is Outcome.UNKNOWN:
+                # It may still be on its way, and the counts it tests may come round again: under a term of ours it
+                # would then be carried out. So the next count is written under a higher one.
+                memory.own_term = None
+            raise
         self._metrics.commits.labels(namespace, name, str(result)).inc()
         if result is CommitOutcome.COMMITTED:
             self._reporter.committed(key, scaler, decision, wanted)
