@@ -7,6 +7,7 @@ somebody was faster, and the next reconcile looks again. No count is ever writte
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.api import (
@@ -81,10 +82,9 @@ class Binder:
             Holding(me.name, me.uid, step.term), BoundReason.ACQUIRED, f"bound under term {memory.own_term}"
         )
 
-    async def release(self, key: str, scaler: MdsView, target: ModelDeployment, memory: ScalerMemory) -> bool:
+    async def release(self, key: str, scaler: MdsView, target: ModelDeployment) -> bool:
         """Give the target back if this scaler holds it; True when something was released. Raises Conflict."""
         bound = read_bound_by(target.metadata)
-        memory.own_term, memory.acquired_time = None, None
         if bound is None or isinstance(bound, AnnotationProblem) or bound.uid != scaler.metadata.uid:
             return False
         patch = merge_patch(release_patch(target.metadata.resource_version))
@@ -97,19 +97,18 @@ class Binder:
         self._note(key, scaler, answer)
         return True
 
-    async def finish(self, key: str, scaler: MdsView, target_name: str | None, memory: ScalerMemory) -> None:
-        """The scaler is being deleted: give the target back, then the finalizer. Re-entrant; raises Conflict."""
+    async def finish(self, key: str, scaler: MdsView, targets: Iterable[str]) -> None:
+        """The scaler is being deleted: give back whichever of these targets it holds, then the finalizer. Re-entrant;
+        raises Conflict."""
         meta = scaler.metadata
         finalizers = meta.finalizers or ()
         if BINDING_FINALIZER not in finalizers:
             return
-        if target_name:
-            try:
+        for name in filter(_nameable, targets):
+            with contextlib.suppress(NotFound):
                 # A live read: whoever deletes a scaler waits for this, and a stale cache could leave the claim behind.
-                target = await self._client.get(MODEL_DEPLOYMENTS, target_name, meta.namespace, type_=ModelDeployment)
-                await self.release(key, scaler, target, memory)
-            except NotFound:
-                pass
+                target = await self._client.get(MODEL_DEPLOYMENTS, name, meta.namespace, type_=ModelDeployment)
+                await self.release(key, scaler, target)
         remaining = [name for name in finalizers if name != BINDING_FINALIZER]
         with contextlib.suppress(NotFound):
             await self._patch_finalizers(scaler, remaining)

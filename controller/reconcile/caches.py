@@ -17,9 +17,11 @@ from controller.api import (
     MODEL_DEPLOYMENTS,
     NAME_LABEL,
     PODS,
+    BoundBy,
     MdsView,
     ModelDeployment,
     Pod,
+    read_bound_by,
 )
 from controller.kube import (
     ConsistencyStore,
@@ -34,6 +36,7 @@ from controller.kube import (
 )
 
 _BY_TARGET = "target"
+_BY_HOLDER = "holder"
 _BY_DEPLOYMENT = "deployment"
 
 
@@ -64,7 +67,14 @@ class ControllerCaches:
             indexers={_BY_TARGET: _target_key_of},
             observer=observer,
         )
-        self.targets = Informer(client, MODEL_DEPLOYMENTS, ModelDeployment, namespace=where, observer=observer)
+        self.targets = Informer(
+            client,
+            MODEL_DEPLOYMENTS,
+            ModelDeployment,
+            namespace=where,
+            indexers={_BY_HOLDER: _holder_of},
+            observer=observer,
+        )
         self.pods = Informer(
             client,
             PODS,
@@ -93,6 +103,10 @@ class ControllerCaches:
     def pods_of(self, target: ModelDeployment) -> list[Pod]:
         """Pods whose labels name the target; whether they are its own is for the caller to check."""
         return self.pods.store.by_index(_BY_DEPLOYMENT, target.metadata.key)
+
+    def held_by(self, scaler_uid: str) -> list[ModelDeployment]:
+        """The targets that are bound to this scaler, whatever its spec says now."""
+        return self.targets.store.by_index(_BY_HOLDER, scaler_uid)
 
     # ---- wake-ups ----------------------------------------------------------------------------------------------------
 
@@ -156,6 +170,12 @@ def _target_key_of(scaler: MdsView) -> Iterator[str]:
         return  # an invalid spec has no target; the scaler itself is still reconciled
     if reference is not None and reference.name:
         yield f"{scaler.metadata.namespace}/{reference.name}"
+
+
+def _holder_of(target: ModelDeployment) -> Iterator[str]:
+    bound = read_bound_by(target.metadata)
+    if isinstance(bound, BoundBy):
+        yield bound.uid
 
 
 def _deployment_key_of(pod: Pod) -> Iterator[str]:
