@@ -125,7 +125,7 @@ class Controller:
             records = RecordDirectory(settings.record_directory)
         metrics = ScalerMetrics(registry)
         self._reconciler = Reconciler(
-            caches=Caches(self._caches.scalers.store.get, self._caches.targets.store.get, self._caches.held_by),
+            caches=Caches(self._caches.scalers.store.get, self._caches.target, self._caches.held_by),
             sampler=Sampler(self._scraper, self._caches.pods_of, metrics, clock),
             binder=Binder(self._client, self._consistency, clock),
             committer=Committer(self._client, self._consistency),

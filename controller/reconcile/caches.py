@@ -34,6 +34,7 @@ from controller.kube import (
     Tombstone,
     WorkQueue,
 )
+from controller.reconcile.targets import TargetView
 
 _BY_TARGET = "target"
 _BY_HOLDER = "holder"
@@ -70,7 +71,7 @@ class ControllerCaches:
         self.targets = Informer(
             client,
             MODEL_DEPLOYMENTS,
-            ModelDeployment,
+            TargetView,
             namespace=where,
             indexers={_BY_HOLDER: _holder_of},
             observer=observer,
@@ -84,14 +85,14 @@ class ControllerCaches:
             indexers={_BY_DEPLOYMENT: _deployment_key_of},
             observer=observer,
         )
-        self.registrations: tuple[Registration[MdsView] | Registration[ModelDeployment] | Registration[Pod], ...] = (
+        self.registrations: tuple[Registration[MdsView] | Registration[TargetView] | Registration[Pod], ...] = (
             self.scalers.add_handler(HandlerFunctions(self._scaler_added, self._scaler_updated, self._scaler_deleted)),
             self.targets.add_handler(HandlerFunctions(self._target_added, self._target_updated, self._target_deleted)),
             self.pods.add_handler(HandlerFunctions(self._pod_added, self._pod_updated, self._pod_deleted)),
         )
 
     @property
-    def informers(self) -> tuple[Informer[MdsView] | Informer[ModelDeployment] | Informer[Pod], ...]:
+    def informers(self) -> tuple[Informer[MdsView] | Informer[TargetView] | Informer[Pod], ...]:
         """All of them, in the order in which they are started."""
         return (self.scalers, self.targets, self.pods)
 
@@ -106,7 +107,12 @@ class ControllerCaches:
 
     def held_by(self, scaler_uid: str) -> list[ModelDeployment]:
         """The targets that are bound to this scaler, whatever its spec says now."""
-        return self.targets.store.by_index(_BY_HOLDER, scaler_uid)
+        return [view.target for view in self.targets.store.by_index(_BY_HOLDER, scaler_uid)]
+
+    def target(self, key: str) -> ModelDeployment | None:
+        """A target in the cache, None where there is none."""
+        view = self.targets.store.get(key)
+        return None if view is None else view.target
 
     # ---- wake-ups ----------------------------------------------------------------------------------------------------
 
@@ -129,19 +135,14 @@ class ControllerCaches:
         for target in _target_key_of(tombstone.last_known):
             self._wake(target)
 
-    def _target_added(self, target: ModelDeployment, _: bool) -> None:
+    def _target_added(self, target: TargetView, _: bool) -> None:
         self._wake(target.metadata.key)
 
-    def _target_updated(self, old: ModelDeployment, new: ModelDeployment) -> None:
-        if (old.spec, old.status, old.metadata.annotations, old.deleting) != (
-            new.spec,
-            new.status,
-            new.metadata.annotations,
-            new.deleting,
-        ):
+    def _target_updated(self, old: TargetView, new: TargetView) -> None:
+        if _of_interest(old.target) != _of_interest(new.target):
             self._wake(new.metadata.key)
 
-    def _target_deleted(self, tombstone: Tombstone[ModelDeployment]) -> None:
+    def _target_deleted(self, tombstone: Tombstone[TargetView]) -> None:
         self._wake(tombstone.key)
 
     def _pod_added(self, pod: Pod, _: bool) -> None:
@@ -172,8 +173,8 @@ def _target_key_of(scaler: MdsView) -> Iterator[str]:
         yield f"{scaler.metadata.namespace}/{reference.name}"
 
 
-def _holder_of(target: ModelDeployment) -> Iterator[str]:
-    bound = read_bound_by(target.metadata)
+def _holder_of(view: TargetView) -> Iterator[str]:
+    bound = read_bound_by(view.metadata)
     if isinstance(bound, BoundBy):
         yield bound.uid
 
@@ -181,6 +182,10 @@ def _holder_of(target: ModelDeployment) -> Iterator[str]:
 def _deployment_key_of(pod: Pod) -> Iterator[str]:
     if pod.deployment:
         yield f"{pod.metadata.namespace}/{pod.deployment}"
+
+
+def _of_interest(target: ModelDeployment) -> tuple[object, ...]:
+    return (target.spec, target.status, target.malformed, target.metadata.annotations, target.deleting)
 
 
 def _matters(pod: Pod) -> tuple[object, ...]:
