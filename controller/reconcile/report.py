@@ -36,6 +36,8 @@ from controller.scaling import Capacity, Decision, DecisionSpec, MetricsStatus, 
 
 # Figures that move with every sample are written at most this often.
 FIGURES_INTERVAL_SECONDS = 60.0
+# What the schema has room for beside our own.
+_MAX_FOREIGN_CONDITIONS = 16 - len(ConditionType)
 # More findings than this help nobody in a one-line message; all of them are counted.
 _SHOWN_FINDINGS = 5
 # Worst first: what the condition shows when roles differ.
@@ -56,8 +58,13 @@ def condition(type_: ConditionType, status: bool | None, reason: str, message: s
 
 
 def with_conditions(status: ScalerStatus, new: Iterable[Condition], now: float) -> ScalerStatus:
-    """`status` with these conditions in place."""
-    conditions: tuple[Condition, ...] = status.conditions
+    """`status` with these conditions in place: one of each type, and others' conditions only as far as there is room,
+    or a status that somebody else filled could never be written again."""
+    first: dict[str, Condition] = {}
+    for known in status.conditions:
+        first.setdefault(known.type, known)
+    foreign = [type_ for type_ in first if type_ not in list(ConditionType)][_MAX_FOREIGN_CONDITIONS:]
+    conditions = tuple(known for type_, known in first.items() if type_ not in foreign)
     for each in new:
         conditions = set_condition(conditions, each, now)
     return msgspec.structs.replace(status, conditions=conditions)
