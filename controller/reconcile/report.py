@@ -36,6 +36,8 @@ from controller.scaling import Capacity, Decision, DecisionSpec, MetricsStatus, 
 
 # Figures that move with every sample are written at most this often.
 FIGURES_INTERVAL_SECONDS = 60.0
+# What the schema has room for in a printer column; many roles with long names need more.
+_MAX_COLUMN = 1024
 # What the schema has room for beside our own.
 _MAX_FOREIGN_CONDITIONS = 16 - len(ConditionType)
 # More findings than this help nobody in a one-line message; all of them are counted.
@@ -156,9 +158,9 @@ def summary_of(roles: Sequence[RoleStatus]) -> Summary:
         f"{role.name}={role.limited_by}" if len(roles) > 1 else role.limited_by for role in roles if role.limited_by
     ]
     return Summary(
-        ready=_counts([(role.name, role.ready_replicas) for role in roles]),
-        desired=_counts([(role.name, role.recommended_replicas) for role in roles]),
-        limited_by=",".join(limited),
+        ready=_clipped(_counts([(role.name, role.ready_replicas) for role in roles])),
+        desired=_clipped(_counts([(role.name, role.recommended_replicas) for role in roles])),
+        limited_by=_clipped(",".join(limited)),
     )
 
 
@@ -242,6 +244,10 @@ def _essence(status: ScalerStatus) -> tuple[object, ...]:
 def _limit(role: RoleDecision) -> str:
     stage = next((record for record in reversed(role.stages) if record.stage is role.limited_by), None)
     return f"{role.limited_by}{': ' + stage.reason if stage is not None and stage.reason else ''}"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _MAX_COLUMN else f"{text[: _MAX_COLUMN - 1]}…"
 
 
 def _counts(counts: Sequence[tuple[str, int | None]]) -> str:
