@@ -212,11 +212,13 @@ class Reconciler:
         interval = float(spec.sampling.interval_seconds)
         generation = scaler.metadata.generation
         now = self._clock.now()
-        if now < memory.next_tick and generation == memory.tick_generation:
+        late = now - memory.next_tick
+        # A tick further away than an interval was set before the clock was set back: it is due now, not in an hour.
+        if -interval <= late < 0.0 and generation == memory.tick_generation:
             self._sampler.look(target, names, memory)
-            return RequeueAfter(self._clock.wall_seconds(memory.next_tick - now))
-        # On the beat where possible, so that an interval stays an interval; after a pause, from now.
-        memory.next_tick = memory.next_tick + interval if now - memory.next_tick < interval else now + interval
+            return RequeueAfter(self._clock.wall_seconds(-late))
+        # On the beat where possible, so that an interval stays an interval; after a pause or a jump, from now.
+        memory.next_tick = memory.next_tick + interval if 0.0 <= late < interval else now + interval
         memory.tick_generation = generation
         if memory.state is None:
             memory.state = restored(status.roles, now)
