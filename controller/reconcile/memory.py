@@ -41,6 +41,7 @@ class ScalerMemory:
         if uid == self.target_uid:
             return
         self.target_uid = uid
+        self.state = None
         self.sightings, self.startups = {}, {}
         self.own_term, self.acquired_time, self.deposed = None, None, False
 

@@ -183,6 +183,7 @@ class Reconciler:
                 bound,
             )
         memory.meet_target(target.metadata.uid)
+        status = _about(status, target)
         if target.deleting:
             bound = BoundState(
                 None, BoundReason.TARGET_TERMINATING, f"ModelDeployment {target.metadata.name} is being deleted"
@@ -394,6 +395,13 @@ class Reconciler:
         self._metrics.forget(namespace, name)
         if memory is not None:
             self._consistency.forget(key, memory.uid)
+
+
+def _about(status: ScalerStatus, target: ModelDeployment) -> ScalerStatus:
+    """The status without what it remembers of another target that had this name; the term stays."""
+    if status.binding is None or status.binding.target_uid == target.metadata.uid:
+        return status
+    return msgspec.structs.replace(status, roles=(), foreign_reversals=())
 
 
 def _refusal(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
