@@ -49,7 +49,7 @@ from controller.operations import ScalerMetrics
 from controller.planning import Record, UnsupportedAlgorithm, capacities, decision_spec, restored
 from controller.reconcile.baseline import Baseline, baseline_of
 from controller.reconcile.binder import Binder, BoundState
-from controller.reconcile.committer import CommitOutcome, Committer
+from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
 from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
@@ -296,13 +296,17 @@ class Reconciler:
         namespace, _, name = key.partition("/")
         try:
             result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
+        except RefusedForAnUnknownReason:
+            self._metrics.report_commit(namespace, name, "refused")
+            raise
         except ApiError as failure:
+            self._metrics.report_commit(namespace, name, "failed")
             if failure.outcome is Outcome.UNKNOWN:
                 # It may still be on its way, and the counts it tests may come round again: under a term of ours it
                 # would then be carried out. So the next count is written under a higher one.
                 memory.own_term = None
             raise
-        self._metrics.commits.labels(namespace, name, str(result)).inc()
+        self._metrics.report_commit(namespace, name, str(result))
         if result is CommitOutcome.COMMITTED:
             self._reporter.committed(key, scaler, decision, wanted)
         else:
@@ -368,6 +372,9 @@ class Reconciler:
         bound: BoundState | None = None,
     ) -> ReconcileOutcome:
         """Report why there is no planning; a change of the scaler or its target wakes the key again."""
+        # Nothing is known of the roles any more, and a gauge that stands still would be believed.
+        namespace, _, name = key.partition("/")
+        self._metrics.keep_roles(namespace, name, ())
         generation = scaler.metadata.generation
         new: list[Condition] = [condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)]
         if bound is not None:
