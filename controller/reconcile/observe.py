@@ -4,6 +4,9 @@ Labels alone prove nothing: a Pod counts only when the target controls it. A rep
 members is; it serves when it is Ready, eligible and not being retired. A replica beyond the declared count is on its
 way out: what it still serves is demand, but it is no capacity.
 
+What the operator reports as Ready and shows no Pod of ours (other labels, another owner, a part of the cache that is
+missing) is there all the same: it is admitted, and it is a member that is silent.
+
 How long a start took is measured on this controller's clock from the first sight of the Pod; a foreign timestamp serves
 only where this process saw no start.
 """
@@ -58,6 +61,7 @@ class RoleView:
     starting: int
     retiring: int
     members: tuple[MemberView, ...]
+    unseen: int = 0  # Ready by the operator's count, without a Pod that we know
 
 
 def update_sightings(
@@ -102,7 +106,7 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         else None
     )
     labelled = any(pod.eligible for group in replicas.values() for pod in group)
-    ready = scheduled = retiring = 0
+    ready = scheduled = retiring = seen = 0
     members: list[MemberView] = []
     for name, group in replicas.items():
         ordinal = ordinals[name]
@@ -114,6 +118,7 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         seats = {pod.member_index for pod in group if pod.ready}
         is_ready = len(seats - {None}) >= role.size
         retiring += leaving
+        seen += is_ready
         ready += is_ready and not leaving
         scheduled += not leaving and sum(pod.scheduled and not pod.deleting for pod in group) >= role.size
         members.extend(
@@ -133,7 +138,9 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
     admitted = scheduled
     if status is not None and status.quota_reserved is not None:
         admitted = min(admitted, status.quota_reserved)
-    unadmitted = max(0, role.replicas - max(admitted, ready))
+    reported = status.ready if status is not None and status.ready is not None else 0
+    unseen = max(0, min(reported - seen, role.replicas - ready))
+    unadmitted = max(0, role.replicas - max(admitted, ready + unseen))
     return RoleView(
         name=role.name,
         declared=role.replicas,
@@ -142,6 +149,7 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         starting=max(0, role.replicas - ready - unadmitted),
         retiring=retiring,
         members=tuple(members),
+        unseen=unseen,
     )
 
 
