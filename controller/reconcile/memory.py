@@ -41,6 +41,7 @@ class ScalerMemory:
     resume_seen: bool = False
     silent_since: float | None = None  # since when no role could be sampled
     silence_told: bool = False
+    refusal: str = ""  # why the API server refused a write, as last put into an event
     setbacks: int = 0  # reconciles in a row that could not go on
 
     def setback_seconds(self) -> float:
