@@ -11,7 +11,7 @@ import typer
 
 from controller.cli.options import package_version
 from controller.foundation import UsageError
-from controller.foundation.settings import ClockSettings, ControllerSettings, LeaderElectionSettings
+from controller.foundation.settings import DEFAULT_WORKERS, ClockSettings, ControllerSettings, LeaderElectionSettings
 from controller.operations import LEVELS, LogFormat, configure_logging, parse_bind_address
 
 _CONNECTION = "Connection"
@@ -76,8 +76,8 @@ def controller(
         ),
     ] = ":8081",
     workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Scalers reconciled at the same time.", rich_help_panel=_OPERATION)
-    ] = 4,
+        int, typer.Option(min=1, max=1024, help="Scalers reconciled at the same time.", rich_help_panel=_OPERATION)
+    ] = DEFAULT_WORKERS,
     scrape_timeout: Annotated[
         float,
         typer.Option(min=0.1, help="Seconds an engine has to answer with its metrics.", rich_help_panel=_OPERATION),
