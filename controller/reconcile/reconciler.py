@@ -32,7 +32,6 @@ from controller.api import (
     RetirementReason,
     ScalerSpec,
     ScalerStatus,
-    validate_against_target,
 )
 from controller.foundation import Clock
 from controller.kube import (
@@ -50,12 +49,12 @@ from controller.kube import (
     RequeueAfter,
 )
 from controller.operations import ScalerMetrics
-from controller.planning import Record, UnsupportedAlgorithm, capacities, decision_spec, restored
+from controller.planning import Record, capacities, decision_spec, restored
 from controller.reconcile.baseline import Baseline, baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
 from controller.reconcile.fence import Holding
-from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
+from controller.reconcile.guards import Guard, holds, refusal, retirement_block, writable
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
@@ -74,8 +73,11 @@ from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
 from controller.scaling import Capacity, Decision, DecisionSpec, State, decide
 
-# Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log.
+# Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log; and some five
+# minutes, after which it is not waited for: a watch that stands still has been cut long before, so the server itself
+# went back in time (a restored etcd). Every write is fenced against what the cache does not show.
 _LAG_WORTH_TELLING = 9
+_LAG_GIVEN_UP = 66
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +152,18 @@ class Reconciler:
                     written=lag.written,
                     seen=lag.seen,
                 )
-            return RequeueAfter(wait)
+            if memory.setbacks < _LAG_GIVEN_UP:
+                return RequeueAfter(wait)
+            self._log.warning("the cache does not catch up with our own writes; going on without it", scaler=key)
+            self._consistency.forget(key, memory.uid)
         try:
             outcome = await self._reconcile(key, scaler, memory)
         except (Conflict, NotFound) as outrun:
             self._log.debug("another writer was faster", scaler=key, what=outrun.message)
             memory.next_tick = 0.0  # whatever the tick had to do was not done
             return RequeueAfter(memory.setback_seconds())
-        except (Forbidden, Invalid, RefusedForAnUnknownReason) as refusal:
-            self._reporter.refused(scaler, memory, str(refusal))
+        except (Forbidden, Invalid, RefusedForAnUnknownReason) as failure:
+            self._reporter.refused(scaler, memory, str(failure))
             raise
         except NotLeader:
             return Done()  # the process is about to end; whoever leads now does the work
@@ -216,7 +221,7 @@ class Reconciler:
                 Guard(ActiveReason.TARGET_UNSUPPORTED, "the target is being deleted"),
                 bound,
             )
-        if (guard := _refusal(spec, target)) is not None:
+        if (guard := refusal(spec, target)) is not None:
             return await self._stop(key, scaler, status, memory, guard)
         return await self._tick_when_due(key, scaler, spec, status, target, memory)
 
@@ -459,30 +464,12 @@ def _about(status: ScalerStatus, target: ModelDeployment) -> ScalerStatus:
     return msgspec.structs.replace(status, roles=(), foreign_reversals=())
 
 
-def _refusal(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
-    """Why nothing can be planned for this target with this spec."""
-    if (guard := unsupported(target, spec.roles)) is not None:
-        return guard
-    if findings := validate_against_target(spec, target):
-        return Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
-    return _unplannable(spec, target)
-
-
 def _still_asked(scaler: MdsView, spec: ScalerSpec, latest: MdsView, target: ModelDeployment) -> bool:
     """Whether a tick may go on after its engines were read: reading takes seconds, in which a person may have changed,
     suspended, deleted or replaced the scaler, or changed the target so that nothing may be planned for it."""
     before, now = scaler.metadata, latest.metadata
     same = before.uid == now.uid and before.generation == now.generation
-    return same and not latest.deleting and not target.deleting and _refusal(spec, target) is None
-
-
-def _unplannable(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
-    try:
-        decision_spec(spec, target)
-    except UnsupportedAlgorithm as missing:
-        message = f"spec.algorithm.type: this version cannot decide by {missing}; use TokenThroughput or Proportional"
-        return Guard(ActiveReason.INVALID_SPEC, message)
-    return None
+    return same and not latest.deleting and not target.deleting and refusal(spec, target) is None
 
 
 def _within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:

@@ -8,6 +8,7 @@ import pytest
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS
 from controller.embedded.apiserver.faults import Cut, CutStream, Respond
+from controller.reconcile import reconciler
 from controller.wiring import Controller
 from tests.reconcile.harness import World
 
@@ -54,6 +55,18 @@ async def test_while_the_watch_stands_still_a_scaler_waits_longer_each_time(team
     before = _reconciles(controller)
     await team.quiet(150)
     assert _reconciles(controller) - before < 12
+
+
+async def test_a_server_that_went_back_in_time_is_not_waited_for_for_ever(team: World, monkeypatch):
+    monkeypatch.setattr(reconciler, "_LAG_GIVEN_UP", 4)
+    engine = await team.loaded()
+    controller = await team.controller()
+    await team.until(lambda: team.count() == 3, "grown")
+    # As after the restoration of an etcd: what was written last has a version that the caches are far from.
+    uid = team.server.get(MODEL_DEPLOYMENT_SCALERS, "chat", "team")["metadata"]["uid"]
+    controller._consistency.wrote("team/chat", uid, MODEL_DEPLOYMENT_SCALERS, "team", "999999999")
+    engine.load(36_000, 12_000)
+    await team.until(lambda: team.count() == 5, "grown again")
 
 
 async def test_a_release_that_is_refused_for_ever_is_tried_less_and_less_often(team: World):
