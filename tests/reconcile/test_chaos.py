@@ -63,12 +63,12 @@ def _disturb(team: World, rng: random.Random) -> None:
             team.faults.clear()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_nothing_that_can_go_wrong_breaks_a_promise(team: World, seed: int):
     rng = random.Random(seed)
     engine = await team.loaded()
     controller = await team.controller("process-0")
-    for step in range(40):
+    for step in range(27):
         _disturb(team, rng)
         if step % 8 == 4:
             engine.load(*rng.choice([(1800, 600), (300, 100), (900, 300), (36_000, 12_000)]))

@@ -33,15 +33,10 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("damage", [c[1] for c in HARMLESS], ids=[c[0] for c in HARMLESS])
-@pytest.mark.parametrize("when", ["from the start", "later"])
-async def test_damage_that_no_count_rests_on_stops_nothing(lax: World, damage, when: str):
+async def test_damage_that_no_count_rests_on_stops_nothing(lax: World, damage):
     await lax.loaded()
-    if when == "from the start":
-        lax.edit(MODEL_DEPLOYMENTS, "chat", damage)
+    lax.edit(MODEL_DEPLOYMENTS, "chat", damage)
     await lax.controller()
-    if when == "later":
-        await lax.until(lambda: "bound-by" in lax.annotations(), "bound")
-        lax.edit(MODEL_DEPLOYMENTS, "chat", damage)
     await lax.until(lambda: lax.count() == 3, "grown")
     await lax.ticks(3)
     assert lax.annotations()["term"] == "1"
@@ -68,16 +63,12 @@ HARMFUL = [
 
 
 @pytest.mark.parametrize(("damage", "reason"), [c[1:] for c in HARMFUL], ids=[c[0] for c in HARMFUL])
-@pytest.mark.parametrize("when", ["from the start", "later"])
-async def test_damage_that_counts_rest_on_is_said_and_nothing_is_written(lax: World, damage, reason: str, when: str):
+async def test_damage_that_counts_rest_on_is_said_and_nothing_is_written(lax: World, damage, reason: str):
     await lax.loaded()
     await lax.loaded("good")
-    if when == "from the start":
-        lax.edit(MODEL_DEPLOYMENTS, "chat", damage)
     await lax.controller()
-    if when == "later":
-        await lax.until(lambda: lax.count() == 3, "grown")
-        lax.edit(MODEL_DEPLOYMENTS, "chat", damage)
+    await lax.until(lambda: lax.count() == 3, "grown")
+    lax.edit(MODEL_DEPLOYMENTS, "chat", damage)
     await lax.until(lambda: lax.reason("ScalingActive") == reason, reason)
     await lax.until(lambda: lax.count("good") == 3, "the other scaler works")
     versions = len(lax.server.history(MODEL_DEPLOYMENTS, "chat", "team"))

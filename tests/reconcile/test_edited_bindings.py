@@ -19,7 +19,7 @@ def _annotate(team: World, key: str, value: str) -> None:
     team.edit(MODEL_DEPLOYMENTS, "chat", change)
 
 
-NO_HOLDERS = ["", "nonsense", "a/b/c", "two words/uid-1", "%2e%2e/uid-1", "../uid-1", "./uid-1", "back\\slash/uid-1", "Ünï/uid-1", "x" * 300 + "/uid-1", "x" * 50_000 + "/uid-1"]  # fmt: skip
+NO_HOLDERS = ["nonsense", "two words/uid-1", "%2e%2e/uid-1", "../uid-1", "x" * 50_000 + "/uid-1"]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", NO_HOLDERS, ids=range(len(NO_HOLDERS)))
