@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from controller.embedded.apiserver.access import User
 from controller.embedded.apiserver.errors import Object
+from controller.embedded.apiserver.rbac import User
 from controller.embedded.apiserver.resources import ServedVersion
 
 
@@ -35,10 +35,3 @@ class Admission(Protocol):
         """The object to store, `request.obj` itself where nothing changes (the old object for DELETE). Raises ApiError
         to refuse; texts for the client go to `warnings`."""
         ...
-
-
-class AdmitAll:
-    """No admission at all."""
-
-    async def admit(self, request: AdmissionRequest, warnings: list[str]) -> Object:
-        return request.subject

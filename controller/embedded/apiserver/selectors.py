@@ -95,12 +95,19 @@ def parse_selector(labels: str, fields: str, offered: Mapping[str, FieldGetter])
             raise bad_request(f"invalid selector: \"{fields}\"; can't understand '{term}'")
         getter = offered.get(match["key"])
         if getter is None:
-            raise bad_request(f"field label not supported: {match['key']}")
+            raise bad_request(_unknown_field(match["key"], offered))
         wanted = match["op"] != "!="
         terms.append((getter, match["value"], wanted))
         if match["key"] == "metadata.name" and wanted:
             name = match["value"]
     return Selector(parse_labels(labels) if labels else (), tuple(terms), name)
+
+
+def _unknown_field(label: str, offered: Mapping[str, FieldGetter]) -> str:
+    if set(offered) <= {"metadata.name", "metadata.namespace"}:
+        known = ", ".join(f'"{name}"' for name in offered)
+        return f'"{label}" is not a known field selector: only {known}'
+    return f"field label not supported: {label}"
 
 
 def field_getter(path: str) -> FieldGetter:
@@ -118,3 +125,27 @@ def field_getter(path: str) -> FieldGetter:
         return str(value)
 
     return read
+
+
+def selects(selector: Object | None, labels: Mapping[str, str] | None) -> bool:
+    """Whether a LabelSelector object selects these labels. An absent or empty selector selects everything, and so does
+    any selector where there is nothing to have labels (None)."""
+    if not selector or labels is None:
+        return True
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_fulfils(term, labels) for term in selector.get("matchExpressions") or ())
+
+
+def _fulfils(term: Object, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(term.get("key", "")), term.get("values") or ()
+    match term.get("operator"):
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False

@@ -23,8 +23,7 @@ from typing import Any
 
 from aiohttp import web
 
-from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, Access, User
-from controller.embedded.apiserver.admission import AdmitAll
+from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, Access
 from controller.embedded.apiserver.builtins import CRD_GROUP, CRD_PLURAL, install_builtins
 from controller.embedded.apiserver.crds import resource_from_crd
 from controller.embedded.apiserver.deletion import DeleteOptions, delete_now
@@ -40,15 +39,18 @@ from controller.embedded.apiserver.faults import (
     Respond,
     Stall,
 )
+from controller.embedded.apiserver.garbage import Garbage
 from controller.embedded.apiserver.handlers import ResourceHandler, Settings
 from controller.embedded.apiserver.kubeconfig import kubeconfig, write_kubeconfig
 from controller.embedded.apiserver.negotiation import render_error
 from controller.embedded.apiserver.operations import Operations
+from controller.embedded.apiserver.rbac import Rbac, User, bootstrap_objects
 from controller.embedded.apiserver.requests import RequestInfo, WriteOptions, parse_request
 from controller.embedded.apiserver.resources import Registry, ServedVersion
 from controller.embedded.apiserver.storage import Change, Event, Store, storage_key
 from controller.embedded.apiserver.streams import drop, stall
 from controller.embedded.apiserver.targets import Target
+from controller.embedded.apiserver.webhooks import ResolveService, Webhooks
 from controller.foundation import Clock, OperationFailed, Resource
 
 _LOG = logging.getLogger(__name__)
@@ -61,11 +63,13 @@ _SHUTDOWN_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One line of the request log. `status` is 0 for a request that got no answer."""
+    """One line of the request log. `status` is 0 for a request that got no answer; `rule` is the RBAC rule that let it
+    pass, as (role, index), where RBAC decided."""
 
     info: RequestInfo
     user: str
     status: int
+    rule: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,9 @@ class ApiServer:
     * `tokens` maps bearer tokens to users (None as the user: the administrator). Without a token a request is
       anonymous; with `anonymous=False` that is enough for health and version only.
     * `history_limit` is how many events each resource keeps; older watches get 410.
+    * `rbac` lets the stored roles decide what each user may do; without it every known user may do everything.
+    * `resolve_service` says where the Services of admission webhooks really listen.
+    * `garbage_collection` deletes dependants after their owners and honours propagation policies.
     * `create_namespaces` makes a missing namespace on first use instead of answering 404.
     * `seed` makes UIDs and generated names repeat.
     """
@@ -99,6 +106,9 @@ class ApiServer:
         history_limit: int = 2048,
         faults: FaultPlan | None = None,
         create_namespaces: bool = False,
+        rbac: bool = False,
+        resolve_service: ResolveService | None = None,
+        garbage_collection: bool = False,
         request_log_limit: int = 10_000,
         seed: int | None = None,
     ) -> None:
@@ -108,10 +118,16 @@ class ApiServer:
         self.store = Store(history_limit)
         self.registry = Registry()
         install_builtins(self.registry)
-        self._access = Access({token: user or ADMIN for token, user in (tokens or {}).items()}, anonymous=anonymous)
-        self.operations = Operations(self.store, clock, rng, AdmitAll(), create_namespaces)
+        known = {token: user or ADMIN for token, user in (tokens or {}).items()}
+        self.access = Access(self.store, rng, known, anonymous, Rbac(self.store) if rbac else None)
+        self._webhooks = Webhooks(self.store, rng, resolve_service)
+        self.operations = Operations(self.store, clock, rng, self._webhooks, garbage_collection, create_namespaces)
+        self._garbage = Garbage(self.operations, self.registry)
+        self._garbage.start()
         settings = Settings(bookmark_interval_seconds, future_wait_seconds)
-        self._handler = ResourceHandler(self.store, self.registry, self.operations, clock, rng, settings, set())
+        self._handler = ResourceHandler(
+            self.store, self.registry, self.operations, clock, rng, settings, self.access, set()
+        )
         self._documents = Documents(self.registry)
         self._runner: web.ServerRunner | None = None
         self._url = ""
@@ -119,6 +135,8 @@ class ApiServer:
         self.store.collection((CRD_GROUP, CRD_PLURAL)).listeners[self] = self._crd_changed
         for name in _NAMESPACES:
             self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for obj in bootstrap_objects() if rbac else ():
+            self.put(obj)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +167,7 @@ class ApiServer:
             await runner.cleanup()
             raise OperationFailed(_cannot_listen(host, port, error)) from None
         self._runner = runner
+        self._garbage.drain()
         bound = runner.addresses[0]
         self._authority = certificate_authority
         self._url = f"{'https' if tls else 'http'}://{host}:{bound[1]}"
@@ -160,6 +179,7 @@ class ApiServer:
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
+        await self._webhooks.close()
 
     def write_kubeconfig(self, path: str | os.PathLike[str], *, token: str = "", namespace: str = "default") -> Path:
         """Write a kubeconfig for this server; only after `start`."""
@@ -207,6 +227,10 @@ class ApiServer:
             raise target.not_found()
         delete_now(self.operations, target, stored, DeleteOptions(grace_seconds=grace_seconds))
 
+    def service_account_token(self, name: str, namespace: str = "default", *, seconds: int = 3600) -> str:
+        """A bearer token for a ServiceAccount. Raises ApiError 404 where there is none."""
+        return self.access.issue(namespace, name, seconds)[0]
+
     def history(self, resource: Resource, name: str, namespace: str = "default") -> builtins.list[Version]:
         """Every stored version of one object (of all that ever had the name), oldest first.
 
@@ -251,15 +275,17 @@ class ApiServer:
         actions = self.faults.consult(info)
         user = ANONYMOUS
         status = 0
+        rule: tuple[str, int] | None = None
         try:
             scripted = await self._disturb(request, actions)
             if scripted is not None:
                 status = scripted.status
                 return scripted
-            user = self._access.authenticate(request.headers.get("Authorization", ""))
-            self._access.authorize(user, info)
+            user = self.access.authenticate(request.headers.get("Authorization", ""))
+            user = self.access.impersonate(user, request.headers, request.headers.getall("Impersonate-Group", []))
+            rule = self.access.authorize(user, info).rule
             if info.verb == "watch":
-                self.requests.append(RequestRecord(info, user.name, 200))
+                self.requests.append(RequestRecord(info, user.name, 200, rule))
             response: web.StreamResponse = (
                 await self._handler.handle(request, info, user, actions)
                 if info.is_resource
@@ -271,7 +297,7 @@ class ApiServer:
         except ApiError as error:
             status = error.code
             return _failed(error)
-        except Exception:  # noqa: BLE001 - a server outlives any request; the client learns that it is not its fault
+        except Exception:  # noqa: BLE001  # a server outlives any request; the client learns that it is not its fault
             _LOG.exception("%s %s failed", request.method, request.path)
             status = 500
             return _failed(internal("the embedded API server failed on this request; its log has the traceback"))
@@ -279,7 +305,7 @@ class ApiServer:
             return response
         finally:
             if info.verb != "watch" or status != 200:
-                self.requests.append(RequestRecord(info, user.name, status))
+                self.requests.append(RequestRecord(info, user.name, status, rule))
 
     async def _disturb(self, request: web.BaseRequest, actions: Sequence[Action]) -> web.Response | None:
         """Play the faults that come before the verb; a scripted answer is returned."""

@@ -23,12 +23,12 @@ async def fill(api: Client, count: int) -> None:
 
 
 async def test_items_of_core_lists_lack_their_type_and_those_of_custom_lists_have_it(api: Client) -> None:
-    api.server.put(config_map())
+    api.server.put(config_map(a="b"))
     api.server.put(widget())
     (core,) = (await api.get(CONFIG_MAPS.path("default"))).json["items"]
     assert "kind" not in core
     assert "apiVersion" not in core
-    assert core["data"] == {}
+    assert core["data"] == {"a": "b"}
     (custom,) = (await api.get(WIDGETS.path("default"))).json["items"]
     assert (custom["kind"], custom["apiVersion"]) == ("Widget", "example.com/v1")
 
@@ -190,10 +190,7 @@ async def test_a_large_list_is_compressed_where_that_is_accepted(api: Client) ->
     api.server.put(config_map(blob="x" * 200_000))
     headers = {"Accept-Encoding": "gzip"}
     url = api.server.url + CONFIG_MAPS.path("default")
-    async with (
-        aiohttp.ClientSession(auto_decompress=False) as session,
-        session.get(url, headers=headers) as response,
-    ):
+    async with aiohttp.ClientSession(auto_decompress=False) as session, session.get(url, headers=headers) as response:
         assert response.headers["Content-Encoding"] == "gzip"
         assert len(gzip.decompress(await response.read())) > 200_000
     plain = await api.get(CONFIG_MAPS.path("default"), headers={"Accept-Encoding": "identity"})

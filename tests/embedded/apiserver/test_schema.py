@@ -177,7 +177,10 @@ async def test_strict_field_validation_is_400_on_a_body_and_422_on_a_patch(api: 
 
 
 async def test_a_member_given_twice_is_reported(api: Client) -> None:
-    text = b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"one"},"spec":{"mode":"Shadow","mode":"Active"}}'
+    text = (
+        b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"one"},'
+        b'"spec":{"mode":"Shadow","mode":"Active"}}'
+    )
     answer = await api("POST", WIDGETS.path("default"), text)
     assert answer.warnings == ['duplicate field "spec.mode"']
     assert answer.json["spec"]["mode"] == "Active"

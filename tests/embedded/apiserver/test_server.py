@@ -164,7 +164,8 @@ async def test_tokens(start: Start, header: str, path: str, status: int) -> None
     assert answer.status == status
     if status == 403 and path.startswith("/api/"):
         assert answer.json["message"] == (
-            'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope'
+            'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" '
+            "at the cluster scope"
         )
 
 

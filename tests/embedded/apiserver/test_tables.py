@@ -50,8 +50,8 @@ def test_a_path_outside_the_grammar_says_what_it_could_not_read() -> None:
 
 DURATIONS = [
     (0, "0s"), (119, "119s"), (120, "2m"), (200, "3m20s"), (600, "10m"), (3 * 3600 - 1, "179m"), (3 * 3600, "3h"),
-    (7 * 3600 + 60, "7h1m"), (8 * 3600 + 60, "8h"), (47 * 3600, "47h"), (2 * 86400 + 3 * 3600, "2d3h"), (9 * 86400, "9d"),
-    (800 * 86400, "2y70d"), (9 * 365 * 86400, "9y"), (-1, "0s"), (-5, "<invalid>"),
+    (7 * 3600 + 60, "7h1m"), (8 * 3600 + 60, "8h"), (47 * 3600, "47h"), (2 * 86400 + 3 * 3600, "2d3h"),
+    (9 * 86400, "9d"), (800 * 86400, "2y70d"), (9 * 365 * 86400, "9y"), (-1, "0s"), (-5, "<invalid>"),
 ]  # fmt: skip
 
 
@@ -91,7 +91,11 @@ BUILTIN: list[tuple[str, Resource, dict[str, Any], list[Any]]] = [
         Resource("", "v1", "pods", "Pod"),
         {
             "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"},
-            "status": {"phase": "Running", "podIP": "127.1.2.3", "containerStatuses": [{"ready": True, "restartCount": 2}]},
+            "status": {
+                "phase": "Running",
+                "podIP": "127.1.2.3",
+                "containerStatuses": [{"ready": True, "restartCount": 2}],
+            },
         },
         ["x", "1/1", "Running", "2", "0s", "127.1.2.3", "n"],
     ),
@@ -138,7 +142,11 @@ BUILTIN: list[tuple[str, Resource, dict[str, Any], list[Any]]] = [
     (
         "endpoint slices",
         Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
-        {"addressType": "IPv4", "ports": [{"port": 80}], "endpoints": [{"addresses": [f"10.0.0.{n}"]} for n in range(5)]},
+        {
+            "addressType": "IPv4",
+            "ports": [{"port": 80}],
+            "endpoints": [{"addresses": [f"10.0.0.{n}"]} for n in range(5)],
+        },
         ["x", "IPv4", "80", "10.0.0.0,10.0.0.1,10.0.0.2 + 2 more...", "0s"],
     ),
 ]  # fmt: skip
