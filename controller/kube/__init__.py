@@ -56,7 +56,7 @@ from controller.kube.observers import (
     RestartReason,
     SilentObserver,
 )
-from controller.kube.pacing import TimeBudget, settle
+from controller.kube.pacing import TimeBudget, calm_collector, settle
 from controller.kube.patches import JsonPatch, Patch, apply_patch, json_pointer, merge_patch
 from controller.kube.ratelimit import ItemBackoff
 from controller.kube.read_your_writes import ConsistencyStore, Lag
@@ -148,6 +148,7 @@ __all__ = [
     "WorkQueue",
     "WorkerObserver",
     "apply_patch",
+    "calm_collector",
     "is_older",
     "json_pointer",
     "lean",

@@ -156,10 +156,9 @@ class ListWatch:
         self._synced(version)
 
     def observed(self, version: str) -> None:
-        """An event or a bookmark of this version has been applied."""
+        """Everything up to this version has been applied."""
         self._failed_watches = 0
-        if version:
-            self._version = version
+        self._version = version
 
     def ended(self, seconds: float, events: int) -> Verdict:
         """The server closed a watch in good order after so long and so many events (bookmarks included)."""

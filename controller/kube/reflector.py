@@ -306,27 +306,34 @@ class Reflector(Generic[T]):
         """The hot path: everything that an event costs is in this loop, `EventDecoder.decode` and the sink."""
         decode, apply, spent = self._events.decode, self._sink.apply, self._budget.spent
         self._sink.alive()
-        for line in lines:
-            event = decode(line)
-            self._delivered += 1
-            if type(event) in _CHANGES:
-                apply(event)  # type: ignore[arg-type]
-                self._machine.observed(event.object.metadata.resource_version)  # type: ignore[union-attr]
-            else:
-                self._apply_other(event)
-            if spent():
-                await asyncio.sleep(0)
+        version = ""
+        try:
+            for line in lines:
+                event = decode(line)
+                self._delivered += 1
+                if type(event) in _CHANGES:
+                    apply(event)  # type: ignore[arg-type]
+                    version = event.object.metadata.resource_version or version  # type: ignore[union-attr]
+                else:
+                    version = self._apply_other(event) or version
+                if spent():
+                    await asyncio.sleep(0)
+        finally:
+            if version:
+                self._machine.observed(version)
 
-    def _apply_other(self, event: Event[T]) -> None:
+    def _apply_other(self, event: Event[T]) -> str:
+        """Whatever is not a change of an object; the version that it brings, if any."""
         match event:
             case Bookmark():
                 version = event.object.metadata.resource_version
                 self._sink.bookmark(version)
-                self._machine.observed(version)
+                return version
             case Failed(error=error):
                 raise error
             case Skipped():
                 self._skip(event)
+        return ""
 
     def _skip(self, skipped: Skipped) -> None:
         self._observer.skipped(self._target.label)

@@ -75,8 +75,7 @@ class WorkQueue:
         """The key needs work now."""
         if self._shut_down:
             return
-        delayed = self._waiting.pop(key, None)
-        if delayed is not None:
+        if self._waiting and (delayed := self._waiting.pop(key, None)) is not None:
             priority = max(priority, delayed[1])
         if key in self._processing:
             self._again[key] = max(priority, self._again.get(key, priority))
@@ -196,7 +195,8 @@ class WorkQueue:
         self._lanes[priority].append(key)
         self._ready[key] = (priority, self._now())
         self._observer.added(len(self._ready))
-        self._wake_getter()
+        if self._getters:
+            self._wake_getter()
 
     def _take(self) -> str:
         lane = self._lanes[Priority.NORMAL] or self._lanes[Priority.LOW]

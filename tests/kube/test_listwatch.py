@@ -170,13 +170,6 @@ def test_the_version_follows_events_and_bookmarks() -> None:
     assert machine.next_step() == Watching("40")
 
 
-def test_an_event_without_a_version_does_not_lose_the_last_one() -> None:
-    machine = lister()
-    do_list(machine, "5")
-    machine.observed("")
-    assert machine.last_version == "5"
-
-
 @pytest.mark.parametrize(
     ("seconds", "events", "delay", "reason"),
     [

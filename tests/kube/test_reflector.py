@@ -319,6 +319,17 @@ async def test_a_bookmark_moves_the_version_and_reaches_no_handler() -> None:
     assert [told[0] for told in world.recorder.told] == ["add", "update", "delete"]
 
 
+async def test_an_event_without_a_version_does_not_lose_the_last_one() -> None:
+    world = World()
+    world.client.lists.append(thing_list(5))
+    world.client.watches.extend([[event("ADDED", thing("a", 10)), event("ADDED", thing("b", ""))], [HANG]])
+    async with running(world.informer.run()):
+        await asyncio.sleep(60)
+        assert world.informer.resource_version() == "10"
+    assert world.client.versions[-1] == ("watch", "10")
+    assert world.names() == ["a", "b"]
+
+
 # ---- the end -------------------------------------------------------------------------------------------------------
 
 
