@@ -224,7 +224,7 @@ WATCH_FAILURES: list[tuple[str, ApiError, float, Delay, str]] = [
 def test_after_a_failed_watch_it_is_repeated_or_a_list_is_made(
     error: ApiError, seconds: float, delay: Delay, then: str
 ) -> None:
-    """R9, R11, R14, R15, R16."""
+    """R9, R11, R14, R15, R16, Y3, Y4, Y5."""
     machine = lister()
     do_list(machine, "5")
     assert fail(machine, error, seconds)[0] is delay
