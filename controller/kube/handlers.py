@@ -1,14 +1,16 @@
 """Who is told about changes in a store, and in which words.
 
-The contract of a handler 1. It is called after the store and its indices show the change, or something newer. 2. For
-one object the calls follow the order of its states; states in between may be missing. Between objects there is no
-   order.
-3. `on_add(obj, initial)`: `initial` is true for what was there when the handler started to listen. 4. `on_delete`
-gets a `Tombstone`: `final` false means that the deletion was not seen, only that the object is missing (or
-   was replaced by one of the same name and another uid, which then follows as an add), so `last_known` may be stale.
+The contract of a handler
+
+1. It is called after the store and its indices show the change, or something newer.
+2. For one object the calls follow the order of its states; states in between may be missing. Between objects there is
+   no order.
+3. `on_add(obj, initial)`: `initial` is true for what was there when the handler started to listen.
+4. `on_delete` gets a `Tombstone`: `final` false means that the deletion was not seen, only that the object is missing
+   (or was replaced by one of the same name and another uid, which then follows as an add), so `last_known` may be
+   stale.
 5. Handlers are synchronous and quick (put a key into a queue): they run in the task that reads the watch. One that
-takes
-   longer than 100 ms is logged.
+   takes longer than 100 ms is logged.
 6. An exception in a handler is logged and counted; the other handlers and the cache are not affected.
 """
 

@@ -37,6 +37,7 @@ from controller.kube.errors import (
 )
 from controller.kube.observers import RestartReason
 from controller.kube.pages import PAGE_SIZE, PageRequest
+from controller.kube.streaming import StreamingSupport
 
 # A watch that ends within a second and brought nothing is a failure; one that brought something is only held back until
 # a second has passed since its start. kubernetes_asyncio made 1,821 requests in 2 s here.
@@ -100,22 +101,6 @@ class Verdict:
     delay: Delay
     reason: RestartReason
     error: bool = True
-
-
-class StreamingSupport:
-    """Whether this API server can stream lists; shared by the reflectors of one client."""
-
-    def __init__(self, *, refused: bool = False) -> None:
-        self._refused = refused
-
-    @property
-    def refused(self) -> bool:
-        """True once the server has shown that it cannot."""
-        return self._refused
-
-    def refuse(self) -> None:
-        """Never try again in this process."""
-        self._refused = True
 
 
 class ListWatch:

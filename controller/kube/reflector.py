@@ -1,6 +1,7 @@
 """The list+watch loop of one collection: the thin shell around `listwatch`.
 
 Promised
+
 1. `run` ends by cancellation only. An exception that is not an `ApiError` escapes, and is meant to end the process: a
    cache that silently stopped is worse than a restart.
 2. The sink sees every state that the server sent, in order, except those that fell between two lists; a list replaces
@@ -36,12 +37,12 @@ from controller.kube.listwatch import (
     ListWatch,
     Step,
     Streaming,
-    StreamingSupport,
     Verdict,
 )
 from controller.kube.observers import SILENT, ReflectorObserver, RestartReason
 from controller.kube.pacing import TimeBudget
 from controller.kube.pages import ListMeta, PageRequest
+from controller.kube.streaming import StreamingSupport
 
 T = TypeVar("T", bound=KubeObject)
 T_contra = TypeVar("T_contra", bound=KubeObject, contravariant=True)

@@ -1,10 +1,12 @@
 """A queue of keys: what needs work, at most once each, never by two workers at a time, never forgotten.
 
-Promised 1. A key that is added many times before a worker takes it is handed out once. 2. A key that is added while a
-worker has it is handed out again after `done`, once; never to a second worker meanwhile. 3. `add_after` keeps the
-earliest of the times a key was given; a plain add makes it ready at once. 4. Ready keys of normal priority go first,
-in the order in which they came; low ones follow. A key is raised to normal by
-   a normal add, never lowered. Low is for the initial list, so that a live event overtakes a restart.
+Promised
+
+1. A key that is added many times before a worker takes it is handed out once.
+2. A key that is added while a worker has it is handed out again after `done`, once; never to a second worker meanwhile.
+3. `add_after` keeps the earliest of the times a key was given; a plain add makes it ready at once.
+4. Ready keys of normal priority go first, in the order in which they came; low ones follow. A key is raised to normal
+   by a normal add, never lowered. Low is for the initial list, so that a live event overtakes a restart.
 5. After `shut_down` adds are ignored, and what is ready is still handed out; then `get` returns None. Delayed keys are
    dropped: they will be found again by the next start.
 

@@ -28,11 +28,11 @@ from controller.kube.listwatch import (
     ListWatch,
     Step,
     Streaming,
-    StreamingSupport,
     Watching,
 )
 from controller.kube.observers import RestartReason
 from controller.kube.pages import ListMeta, PageRequest
+from controller.kube.streaming import StreamingSupport
 
 
 def lister(page_size: int = 0) -> ListWatch:
