@@ -37,6 +37,7 @@ from controller.kube.errors import (
 )
 from controller.kube.observers import RestartReason
 from controller.kube.pages import PAGE_SIZE, PageRequest
+from controller.kube.streaming import StreamingSupport
 
 # A watch that ends within a second and brought nothing is a failure; one that brought something is only held back until
 # a second has passed since its start. kubernetes_asyncio made 1,821 requests in 2 s here.
@@ -102,22 +103,6 @@ class Verdict:
     error: bool = True
 
 
-class StreamingSupport:
-    """Whether this API server can stream lists; shared by the reflectors of one client."""
-
-    def __init__(self, *, refused: bool = False) -> None:
-        self._refused = refused
-
-    @property
-    def refused(self) -> bool:
-        """True once the server has shown that it cannot."""
-        return self._refused
-
-    def refuse(self) -> None:
-        """Never try again in this process."""
-        self._refused = True
-
-
 class ListWatch:
     """The state of one list+watch loop. See the module's contract."""
 
@@ -156,10 +141,9 @@ class ListWatch:
         self._synced(version)
 
     def observed(self, version: str) -> None:
-        """An event or a bookmark of this version has been applied."""
+        """Everything up to this version has been applied."""
         self._failed_watches = 0
-        if version:
-            self._version = version
+        self._version = version
 
     def ended(self, seconds: float, events: int) -> Verdict:
         """The server closed a watch in good order after so long and so many events (bookmarks included)."""
