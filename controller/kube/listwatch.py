@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from controller.kube.errors import (
     SILENT_REASON,
     ApiError,
-    BadAnswer,
     ConnectFailed,
     Expired,
     Invalid,
@@ -202,7 +201,7 @@ class ListWatch:
         reason = reason_of(error)
         if reason is RestartReason.SILENT:
             return Verdict(Delay.NONE, reason)
-        if isinstance(error, BadAnswer | Throttled | Transient) and not isinstance(error, ResourceVersionTooLarge):
+        if isinstance(error, Throttled | Transient) and not isinstance(error, ResourceVersionTooLarge):
             self._failed_watches += 1
             if self._failed_watches < MAX_FAILED_WATCHES or isinstance(error, Throttled | ConnectFailed):
                 lost_in_health = seconds >= SHORT_WATCH_SECONDS and reason is RestartReason.OTHER
