@@ -1,8 +1,9 @@
 """Objects that a strict decoder refuses, and types that can make something of them all the same.
 
-A user's object may hold anything, also a wrong type in a member that we read; skipping it would hide it from whoever has
-to report on it. A projection that has a class method `recover(bytes)` is asked for its view of such an object; what it
-gives is stored like any other. A type without it, or one whose `recover` raises ValueError, leaves the object skipped.
+A user's object may hold anything, also a wrong type in a member that we read; skipping it would hide it from whoever
+has to report on it. A projection that has a class method `recover(bytes)` is asked for its view of such an object;
+what it gives is stored like any other. A type without it, or one whose `recover` raises ValueError, leaves the
+object skipped.
 """
 
 from __future__ import annotations
