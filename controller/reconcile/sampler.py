@@ -87,7 +87,6 @@ class Sampler:
             )
             for name, view in views.items()
         )
-        memory.startups.clear()
         retirement = after.status.retirement
         observation = Observation(
             now=now,
