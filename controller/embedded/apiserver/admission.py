@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from controller.embedded.apiserver.access import User
 from controller.embedded.apiserver.errors import Object
+from controller.embedded.apiserver.rbac import User
 from controller.embedded.apiserver.resources import ServedVersion
 
 
@@ -22,6 +22,11 @@ class AdmissionRequest:
     subresource: str = ""
     dry_run: bool = False
 
+    @property
+    def subject(self) -> Object:
+        """The object that the request is about: the new one, or the one to delete."""
+        return self.obj if self.obj is not None else self.old or {}
+
 
 class Admission(Protocol):
     """Asked once per write."""
@@ -36,6 +41,4 @@ class AdmitAll:
     """No admission at all."""
 
     async def admit(self, request: AdmissionRequest, warnings: list[str]) -> Object:
-        found = request.obj if request.obj is not None else request.old
-        assert found is not None
-        return found
+        return request.subject

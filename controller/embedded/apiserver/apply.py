@@ -1,8 +1,8 @@
 """Field management: `managedFields` of every write, and server-side apply with conflicts.
 
-Each manager is (name, operation, apiVersion, subresource) and owns a set of fields. An Update takes over what it changes;
-an Apply owns exactly what it states, loses nothing by stating what is already so, conflicts with the others where it
-would change their fields, and removes what it stated last time, states no longer and nobody else owns.
+Each manager is (name, operation, apiVersion, subresource) and owns a set of fields. An Update takes over what it
+changes; an Apply owns exactly what it states, loses nothing by stating what is already so, conflicts with the others
+where it would change their fields, and removes what it stated last time, states no longer and nobody else owns.
 """
 
 from __future__ import annotations
@@ -96,14 +96,23 @@ def strips_managers(obj: Object) -> bool:
     return isinstance(entries, list) and all(entry == {} for entry in entries)
 
 
-def track_update(managers: Managers, manager: Manager, old: Object, new: Object, shape: Shape, now: str) -> Managers:
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes an object of which shape, and when."""
+
+    manager: Manager
+    shape: Shape
+    now: str
+
+
+def track_update(managers: Managers, author: Author, old: Object, new: Object) -> Managers:
     """The managers after an Update from `old` to `new` (an empty `old` on create)."""
-    written, removed = changed_fields(old, new, shape)
+    written, removed = changed_fields(old, new, author.shape)
     if not written and not removed:
         return managers
     tracked = {other: Ownership(owned.fields - written - removed, owned.time) for other, owned in managers.items()}
-    own = managers[manager].fields if manager in managers else frozenset()
-    tracked[manager] = Ownership((own | written) - removed, now)
+    own = managers[author.manager].fields if author.manager in managers else frozenset()
+    tracked[author.manager] = Ownership((own | written) - removed, author.now)
     return tracked
 
 
@@ -116,22 +125,22 @@ class Applied:
 
 
 def apply_configuration(
-    live: Object, configuration: Object, managers: Managers, manager: Manager, shape: Shape, now: str, *, force: bool
+    live: Object, configuration: Object, managers: Managers, author: Author, *, force: bool
 ) -> Applied:
-    """Server-side apply. `live` is changed in place; for a create it holds identity only.
+    """Server-side apply onto `live`, which for a create holds identity only; neither argument is changed.
 
     Raises ApiError 409 with one cause for each field of another manager that would change, unless `force`; 500 for a
     keyed list with duplicate or missing keys, as the real server does.
     """
+    manager, shape = author.manager, author.shape
     if (configuration.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     try:
         stated = field_set(configuration, shape)
-        before = dict(live)  # merging replaces members of the root, it does not change shared parts in place
         merged = _merge(live, configuration, shape)
     except MalformedList as error:
         raise internal(f"failed to create typed patch object: .{error}") from None
-    written, _ = changed_fields(before, merged, shape)
+    written, _ = changed_fields(live, merged, shape)
     others = {other: owned for other, owned in managers.items() if other != manager}
     conflicts = {other: overlap for other, owned in others.items() if (overlap := owned.fields & written)}
     if conflicts and not force:
@@ -143,7 +152,7 @@ def apply_configuration(
         still_owned = frozenset[Path]().union(*(owned.fields for owned in others.values()))
         merged = _without(merged, previous.fields - stated, still_owned | stated, shape)
     unchanged = previous is not None and previous.fields == stated and not written
-    time = previous.time if unchanged and previous is not None else now
+    time = previous.time if unchanged and previous is not None else author.now
     return Applied(merged, {**others, manager: Ownership(stated, time)})
 
 
@@ -155,7 +164,10 @@ def _conflict_error(conflicts: dict[Manager, FieldSet]) -> Exception:
         using = f"{kind} using {manager.api_version}" if manager.operation == UPDATE else kind
         named = [describe_path(path) for path in sorted(fields) if path[-1] != ITSELF]
         causes += [Cause(path, "FieldManagerConflict", f"conflict with {using}") for path in named]
-        sentences.append(f"conflict with {using}: {', '.join(named)}")
+        if len(named) == 1:
+            sentences.append(f"conflict with {using}: {named[0]}")
+        else:
+            sentences.append(f"conflicts with {using}:" + "".join(f"\n- {path}" for path in named))
     return apply_conflict(causes, "\n".join(sentences))
 
 
@@ -193,7 +205,7 @@ def _strip(value: Any, tree: Object, owners: Object, shape: Shape) -> Any:
                 result[name] = member
             elif tree[step]:
                 stripped = _strip(member, tree[step], owners.get(step) or {}, shape.member(name))
-                if stripped or not isinstance(stripped, dict | list):
+                if stripped or not isinstance(stripped, dict | list) or step in owners:
                     result[name] = stripped
             elif step in owners:
                 result[name] = member

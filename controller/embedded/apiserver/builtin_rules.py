@@ -157,12 +157,12 @@ def _pod_causes(pod: Object) -> list[Cause]:
     containers = spec.get("containers") if isinstance(spec, dict) else None
     if not containers:
         return [Cause("spec.containers", "FieldValueRequired", "Required value")]
-    causes = []
-    for index, container in enumerate(containers if isinstance(containers, list) else ()):
-        for name in ("name", "image"):
-            if not isinstance(container, dict) or not container.get(name):
-                causes.append(Cause(f"spec.containers[{index}].{name}", "FieldValueRequired", "Required value"))
-    return causes
+    return [
+        Cause(f"spec.containers[{index}].{name}", "FieldValueRequired", "Required value")
+        for index, container in enumerate(containers if isinstance(containers, list) else ())
+        for name in ("name", "image")
+        if not isinstance(container, dict) or not container.get(name)
+    ]
 
 
 def _endpoints_causes(endpoints: Object) -> list[Cause]:

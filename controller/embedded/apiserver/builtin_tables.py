@@ -10,6 +10,7 @@ from controller.embedded.apiserver.resources import Column, ServedVersion
 from controller.embedded.apiserver.table import age
 
 _MAX_ENDPOINTS_SHOWN = 3
+_NO_PORTS: tuple[Object, ...] = ({},)
 
 
 def _age_of(*paths: str) -> Callable[[Object, float], str]:
@@ -112,7 +113,7 @@ def _endpoints(endpoints: Object, now: float) -> str:
             f"{address.get('ip')}:{port.get('port')}"
             for subset in endpoints.get("subsets") or ()
             for address in subset.get("addresses") or ()
-            for port in subset.get("ports") or ({},)
+            for port in subset.get("ports") or _NO_PORTS
         ]
     )
 

@@ -46,7 +46,6 @@ class _Row:
 
 _ALL = ("all",)
 _ROWS = (
-    _Row("", "v1", "bindings", "Binding", _REVIEW),
     _Row("", "v1", "configmaps", "ConfigMap", _PLAIN, short=("cm",)),
     _Row(
         "",

@@ -32,7 +32,7 @@ def crd_causes(crd: Object) -> list[Cause]:
     if not isinstance(spec, dict):
         return [_required("spec")]
     causes: list[Cause] = []
-    names = spec.get("names") if isinstance(spec.get("names"), dict) else {}
+    names: Object = spec["names"] if isinstance(spec.get("names"), dict) else {}
     causes += [_required(f"spec.{name}") for name in ("group", "scope", "versions") if not spec.get(name)]
     causes += [_required(f"spec.names.{name}") for name in ("plural", "kind") if not names.get(name)]
     if causes:
@@ -93,11 +93,11 @@ def _structural_causes(schema: Any, path: str, causes: list[Cause]) -> None:
         causes.append(
             Cause(f"{path}.type", "FieldValueRequired", "Required value: must not be empty for specified object fields")
         )
-    for name in ("$ref", "definitions", "dependencies", "patternProperties"):
-        if name in schema:
-            causes.append(
-                Cause(f"{path}.{name}", "FieldValueForbidden", "Forbidden: not allowed in a structural schema")
-            )
+    causes += [
+        Cause(f"{path}.{name}", "FieldValueForbidden", "Forbidden: not allowed in a structural schema")
+        for name in ("$ref", "definitions", "dependencies", "patternProperties")
+        if name in schema
+    ]
     if schema.get("properties") and schema.get("additionalProperties"):
         text = "Forbidden: additionalProperties and properties are mutual exclusive"
         causes.append(Cause(f"{path}.additionalProperties", "FieldValueForbidden", text))
@@ -115,7 +115,10 @@ def _structural_causes(schema: Any, path: str, causes: list[Cause]) -> None:
                 text = f'Invalid value: "{key}": must be the name of a property of the items'
                 causes.append(Cause(f"{path}.x-kubernetes-list-map-keys", "FieldValueInvalid", text))
             elif key not in required and "default" not in properties[key]:
-                text = f"Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+                text = (
+                    "Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or be "
+                    "a required property"
+                )
                 causes.append(Cause(f"{path}.items.properties[{key}].default", "FieldValueRequired", text))
     for name, member in (schema.get("properties") or {}).items():
         _structural_causes(member, f"{path}.properties[{name}]", causes)

@@ -7,15 +7,17 @@ deletes it with grace 0. Namespaces wait until they are empty (`garbage`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from controller.embedded.apiserver import errors
 from controller.embedded.apiserver.admission import AdmissionRequest
 from controller.embedded.apiserver.errors import Object
-from controller.embedded.apiserver.operations import Operations, Outcome, Target
+from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.storage import Stored
-from controller.foundation import format_time, wall_now
+from controller.embedded.apiserver.targets import Outcome, Target
+from controller.foundation import format_time
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -36,7 +38,7 @@ class DeleteOptions:
     dry_run: bool = False
 
     @classmethod
-    def parse(cls, body: Any, query: dict[str, str]) -> DeleteOptions:
+    def parse(cls, body: Any, query: Mapping[str, str]) -> DeleteOptions:
         """Raises ApiError 400 for options of a wrong type and 422 for an unknown policy."""
         given: Object = body if isinstance(body, dict) else {}
         preconditions = given.get("preconditions") or {}
@@ -131,8 +133,7 @@ def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOp
             return False
         metadata["deletionGracePeriodSeconds"] = grace
         return True
-    now = wall_now() if traits.wall_clock else operations.clock.now()
-    metadata["deletionTimestamp"] = format_time(now + grace)
+    metadata["deletionTimestamp"] = format_time(operations.now(target.served) + grace)
     if not is_namespace:
         metadata["deletionGracePeriodSeconds"] = grace
     if traits.generation:

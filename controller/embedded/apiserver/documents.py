@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import orjson
 from aiohttp import web
@@ -77,10 +78,9 @@ class Documents:
         for _, parameters in media_types(request.headers.get("Accept", "")):
             if parameters.get("g") == AGGREGATED and parameters.get("as") == "APIGroupDiscoveryList":
                 version = parameters.get("v", "v2")
-                body = self._cached(
-                    f"aggregated {version} {core}",
-                    lambda: aggregated(self.registry, f"{AGGREGATED}/{version}", core=core),
-                )
+                api_version = f"{AGGREGATED}/{version}"
+                make = partial(aggregated, self.registry, api_version, core=core)
+                body = self._cached(f"{api_version} {core}", make)
                 content_type = f"application/json;g={AGGREGATED};v={version};as=APIGroupDiscoveryList"
                 return web.Response(body=body, headers={"Content-Type": content_type})
         if core:

@@ -26,7 +26,7 @@ class GroupResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One entry of `details.causes`: a field path (`spec.roles[1].name`), a reason such as FieldValueInvalid, a text."""
+    """One entry of `details.causes`: a field path (`spec.roles[1].name`), a reason (FieldValueInvalid), a text."""
 
     field: str
     reason: str
@@ -152,6 +152,16 @@ def forbidden(resource: GroupResource, name: str, message: str) -> ApiError:
     """403: the user may not do this, or the state of the world refuses it."""
     subject = f'{resource} "{name}"' if name else str(resource)
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {message}", details=_details(resource, name))
+
+
+def namespace_terminating(resource: GroupResource, name: str, namespace: str) -> ApiError:
+    """403: create in a namespace that is being deleted; clients know it by its cause."""
+    state = f"namespace {namespace} is being terminated"
+    message = f"unable to create new content in namespace {namespace} because it is being terminated"
+    error = forbidden(resource, name, message)
+    cause = {"reason": "NamespaceTerminating", "message": state, "field": "metadata.namespace"}
+    error.details = {**(error.details or {}), "causes": [cause]}
+    return error
 
 
 def method_not_allowed() -> ApiError:

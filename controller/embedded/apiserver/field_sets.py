@@ -73,7 +73,8 @@ def _collect(value: Any, shape: Shape, path: Path, found: set[Path]) -> None:
                 found.add((*path, step, ITSELF))
                 _collect(item, shape.item(), (*path, step), found)
             return
-    found.add(path)
+    if path:
+        found.add(path)
 
 
 def keyed_items(items: list[Any], shape: Shape, keys: tuple[str, ...]) -> list[tuple[str, Any]]:
@@ -97,10 +98,67 @@ def value_step(value: Any) -> str:
 
 def changed_fields(old: Object, new: Object, shape: Shape) -> tuple[FieldSet, FieldSet]:
     """(set or changed, removed) leaves of a write. Malformed lists count as one leaf."""
-    written: set[Path] = set()
-    removed: set[Path] = set()
-    _compare(owned_part(old), owned_part(new), shape, (), written, removed)
-    return frozenset(written), frozenset(removed)
+    difference = _Difference()
+    difference.compare(owned_part(old), owned_part(new), shape, ())
+    return frozenset(difference.written), frozenset(difference.removed)
+
+
+class _Difference:
+    """Collects what changed between two objects."""
+
+    def __init__(self) -> None:
+        self.written: set[Path] = set()
+        self.removed: set[Path] = set()
+
+    def compare(self, old: Any, new: Any, shape: Shape, path: Path) -> None:
+        if isinstance(old, dict) and isinstance(new, dict) and not shape.is_atomic_map and (not path or (old and new)):
+            self._compare_members(old, new, shape, path)
+            return
+        if isinstance(old, list) and isinstance(new, list) and old and new:
+            if shape.is_set:
+                before, after = {value_step(item) for item in old}, {value_step(item) for item in new}
+                self.written.update((*path, step) for step in after - before)
+                self.removed.update((*path, step) for step in before - after)
+                return
+            if self._compare_keyed(old, new, shape, path):
+                return
+        if not same(old, new):
+            if isinstance(old, dict | list) and old:
+                _leaves(old, shape, path, self.removed)
+            _leaves(new, shape, path, self.written)
+            self.removed -= self.written
+
+    def _compare_members(self, old: Object, new: Object, shape: Shape, path: Path) -> None:
+        for name, value in new.items():
+            step = (*path, f"f:{name}")
+            if name not in old:
+                _leaves(value, shape.member(name), step, self.written)
+            elif old[name] is not value:
+                self.compare(old[name], value, shape.member(name), step)
+        for name, value in old.items():
+            if name not in new:
+                _leaves(value, shape.member(name), (*path, f"f:{name}"), self.removed)
+
+    def _compare_keyed(self, old: list[Any], new: list[Any], shape: Shape, path: Path) -> bool:
+        """Compare two keyed lists item by item; False where they are atomic or malformed."""
+        keys = shape.keys(new)
+        if not keys:
+            return False
+        try:
+            before, after = dict(keyed_items(old, shape, keys)), dict(keyed_items(new, shape, keys))
+        except MalformedList:
+            return False
+        for step, item in after.items():
+            if step in before:
+                self.compare(before[step], item, shape.item(), (*path, step))
+            else:
+                _leaves(item, shape.item(), (*path, step), self.written)
+                self.written.add((*path, step, ITSELF))
+        for step, item in before.items():
+            if step not in after:
+                _leaves(item, shape.item(), (*path, step), self.removed)
+                self.removed.add((*path, step, ITSELF))
+        return True
 
 
 def _leaves(value: Any, shape: Shape, path: Path, found: set[Path]) -> None:
@@ -113,61 +171,6 @@ def _leaves(value: Any, shape: Shape, path: Path, found: set[Path]) -> None:
         return
     if path and isinstance(value, dict | list) and (path not in found or len(found) - before > 1):
         found.add((*path, ITSELF))
-
-
-def _compare(old: Any, new: Any, shape: Shape, path: Path, written: set[Path], removed: set[Path]) -> None:
-    if isinstance(old, dict) and isinstance(new, dict) and not shape.is_atomic_map and (path == () or (old and new)):
-        for name, value in new.items():
-            step = (*path, f"f:{name}")
-            if name in old:
-                if old[name] is not value:
-                    _compare(old[name], value, shape.member(name), step, written, removed)
-            else:
-                _leaves(value, shape.member(name), step, written)
-        for name, value in old.items():
-            if name not in new:
-                _leaves(value, shape.member(name), (*path, f"f:{name}"), removed)
-        return
-    if isinstance(old, list) and isinstance(new, list) and old and new:
-        if shape.is_set:
-            before, after = {value_step(item) for item in old}, {value_step(item) for item in new}
-            written.update((*path, step) for step in after - before)
-            removed.update((*path, step) for step in before - after)
-            return
-        keys = shape.keys(new)
-        if keys and _compare_keyed(old, new, shape, keys, path, written, removed):
-            return
-    if not same(old, new):
-        if isinstance(old, dict | list) and old:
-            _leaves(old, shape, path, removed)
-        _leaves(new, shape, path, written)
-        removed -= written
-
-
-def _compare_keyed(
-    old: list[Any],
-    new: list[Any],
-    shape: Shape,
-    keys: tuple[str, ...],
-    path: Path,
-    written: set[Path],
-    removed: set[Path],
-) -> bool:
-    try:
-        before, after = dict(keyed_items(old, shape, keys)), dict(keyed_items(new, shape, keys))
-    except MalformedList:
-        return False
-    for step, item in after.items():
-        if step in before:
-            _compare(before[step], item, shape.item(), (*path, step), written, removed)
-        else:
-            _leaves(item, shape.item(), (*path, step), written)
-            written.add((*path, step, ITSELF))
-    for step, item in before.items():
-        if step not in after:
-            _leaves(item, shape.item(), (*path, step), removed)
-            removed.add((*path, step, ITSELF))
-    return True
 
 
 def to_fields_v1(fields: Iterable[Path]) -> Object:

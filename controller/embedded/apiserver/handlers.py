@@ -14,24 +14,28 @@ import yaml
 from aiohttp import web
 
 from controller.embedded.apiserver import errors
-from controller.embedded.apiserver.access import User
+from controller.embedded.apiserver.access import Access
 from controller.embedded.apiserver.builtin_tables import columns_of
 from controller.embedded.apiserver.deletion import DeleteOptions, delete
 from controller.embedded.apiserver.errors import Object
 from controller.embedded.apiserver.faults import Action
 from controller.embedded.apiserver.listing import Page, list_head, list_page, required_resource_version, watch_start
 from controller.embedded.apiserver.negotiation import Accepted, Form, negotiate, read_body
-from controller.embedded.apiserver.operations import Operations, Outcome, Target, strict_error
+from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.patch_json import apply_json_patch
 from controller.embedded.apiserver.patch_merge import apply_merge_patch, apply_strategic_patch
 from controller.embedded.apiserver.pruning import duplicate_members
+from controller.embedded.apiserver.rbac import User
 from controller.embedded.apiserver.requests import ListOptions, RequestInfo, WriteOptions, parse_resource_version
 from controller.embedded.apiserver.resources import Registry, ServedVersion
+from controller.embedded.apiserver.reviews import answer_review, issue_token
 from controller.embedded.apiserver.selectors import parse_selector
 from controller.embedded.apiserver.shapes import root_shape
 from controller.embedded.apiserver.storage import Store, Stored, encode
+from controller.embedded.apiserver.strategy import read_as
 from controller.embedded.apiserver.streams import stream_lines
 from controller.embedded.apiserver.table import PartialLines, TableFormat, partial_metadata
+from controller.embedded.apiserver.targets import Outcome, Target, strict_error
 from controller.embedded.apiserver.watch import LAST_BOOKMARK_SECONDS, LineFormat, ObjectLines, Watcher
 from controller.foundation import Clock
 
@@ -63,6 +67,7 @@ class ResourceHandler:
     clock: Clock
     rng: random.Random
     settings: Settings
+    access: Access
     watchers: set[Watcher]
 
     async def handle(
@@ -72,6 +77,10 @@ class ResourceHandler:
         served = self.registry.find(info.group, info.version, info.resource)
         if served is None or (info.namespace and not served.type.namespaced and info.resource != "namespaces"):
             raise errors.no_such_path()
+        if info.resource == "serviceaccounts" and info.subresource == "token" and request.method == "POST":
+            body = read_body(request.headers.get("Content-Type", ""), await _read(request))
+            made = issue_token(body, info.namespace, info.name, self.access)
+            return _respond(request, orjson.dumps(made), Accepted(), 201)
         if info.subresource and (info.subresource != "status" or not served.status):
             raise errors.no_such_path()
         namespace = info.namespace if served.type.namespaced else ""
@@ -82,6 +91,8 @@ class ResourceHandler:
         if not info.name and request.method in ("PUT", "PATCH"):
             raise errors.bad_request("name must be provided") if served.type.custom else errors.method_not_allowed()
         if info.name and request.method == "POST" and not served.type.custom:
+            raise errors.method_not_allowed()
+        if served.type.traits.virtual and info.verb != "create":
             raise errors.method_not_allowed()
         if info.verb == "watch":
             return await self._watch(request, target, query, actions)
@@ -116,17 +127,17 @@ class ResourceHandler:
         accepted = negotiate(request.headers.get("Accept", ""))
         if accepted.form is Form.OBJECT:
             return _respond(request, encode(stored, served), accepted)
-        return self._shaped(request, served, served.view(stored.object), accepted)
+        return self._shaped(request, served, Outcome(served.view(stored.object)), accepted)
 
     def _shaped(
         self,
         request: web.BaseRequest,
         served: ServedVersion,
-        obj: Object,
+        outcome: Outcome,
         accepted: Accepted,
-        status: int = 200,
-        warnings: Sequence[str] = (),
     ) -> web.Response:
+        obj, warnings = outcome.object, outcome.warnings
+        status = 201 if outcome.created else 200
         if accepted.form is Form.TABLE:
             table = TableFormat(served, columns_of(served), self.clock, request.query.get("includeObject", "Metadata"))
             metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
@@ -150,7 +161,7 @@ class ResourceHandler:
         selector = parse_selector(options.label_selector, options.field_selector, served.fields)
         accepted = negotiate(request.headers.get("Accept", ""))
         await self._reach(required_resource_version(options))
-        page = list_page(self.store, self.store.of(served), served, target.namespace, options, selector)
+        page = list_page(self.store, served, target.namespace, options, selector)
         if accepted.form is Form.TABLE:
             return _respond(request, self._table(request, served, page), accepted)
         if accepted.form is Form.PARTIAL:
@@ -186,7 +197,9 @@ class ResourceHandler:
             lines = TableFormat(served, columns_of(served), self.clock, query.get("includeObject", "Metadata"))
         elif accepted.form is Form.PARTIAL:
             lines = PartialLines(served)
-        watcher = Watcher(collection, served, target.namespace, selector, lines, after=begin.after or 0)
+        watcher = Watcher(
+            collection, served, lines, namespace=target.namespace, selector=selector, after=begin.after or 0
+        )
         try:
             replay = collection.since(begin.after) if begin.after is not None else []
         except errors.ApiError as error:
@@ -228,12 +241,16 @@ class ResourceHandler:
         options = WriteOptions.parse(query, request.headers.get("User-Agent", ""))
         raw = await _read(request)
         body = read_body(request.headers.get("Content-Type", ""), raw)
-        return options, body, _duplicates(raw, body, target.served, options, patched=False)
+        return options, body, _duplicates(raw, body, target, options, patched=False)
 
     async def _create(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
         if target.served.type.namespaced and not target.namespace:
             raise errors.method_not_allowed()
         options, body, warnings = await self._read_write(request, target, query)
+        if target.served.type.traits.virtual:
+            asked = read_as(target.served, body)
+            made = answer_review(target.served.type.kind, asked, target.user, target.namespace, self.access)
+            return _respond(request, orjson.dumps(made), Accepted(), 201)
         outcome = await self.operations.create(target, body, options)
         return self._answer(request, target.served, outcome, warnings)
 
@@ -248,7 +265,7 @@ class ResourceHandler:
             raise errors.unsupported_media_type(accepted)
         raw = await _read(request)
         patch = read_body(form, raw)
-        warnings = [] if form == JSON_PATCH else _duplicates(raw, patch, served, options, patched=True)
+        warnings = [] if form == JSON_PATCH else _duplicates(raw, patch, target, options, patched=True)
         if form == APPLY_PATCH:
             outcome = await self.operations.apply(target, patch, options)
         else:
@@ -280,7 +297,7 @@ class ResourceHandler:
         options = await _delete_options(request, query)
         selected = ListOptions.parse(query, watching=False)
         selector = parse_selector(selected.label_selector, selected.field_selector, served.fields)
-        page = list_page(self.store, self.store.of(served), served, target.namespace, selected, selector)
+        page = list_page(self.store, served, target.namespace, selected, selector)
         for stored in page.items:
             one = Target(served, target.namespace, stored.name, "", target.user)
             try:
@@ -295,9 +312,8 @@ class ResourceHandler:
     def _answer(
         self, request: web.BaseRequest, served: ServedVersion, outcome: Outcome, warnings: list[str]
     ) -> web.Response:
-        accepted = negotiate(request.headers.get("Accept", ""))
-        status = 201 if outcome.created else 200
-        return self._shaped(request, served, outcome.object, accepted, status, [*warnings, *outcome.warnings])
+        outcome.warnings[:0] = warnings
+        return self._shaped(request, served, outcome, negotiate(request.headers.get("Accept", "")))
 
 
 _META_VERSION = "meta.k8s.io/v1"
@@ -321,12 +337,12 @@ def _patched(form: str, current: Object, patch: Any, served: ServedVersion) -> A
     return apply_strategic_patch(current, patch, root_shape(served.schema))
 
 
-def _duplicates(raw: bytes, body: Any, served: ServedVersion, options: WriteOptions, *, patched: bool) -> list[str]:
+def _duplicates(raw: bytes, body: Any, target: Target, options: WriteOptions, *, patched: bool) -> list[str]:
     if options.field_validation == "Ignore" or not raw.lstrip().startswith(b"{"):
         return []
     texts = [f'duplicate field "{path}"' for path in duplicate_members(raw, body)]
     if texts and options.field_validation == "Strict":
-        raise strict_error(served, texts, patched=patched)
+        raise strict_error(target, texts, patched=patched)
     return texts
 
 

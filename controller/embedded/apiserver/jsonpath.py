@@ -1,7 +1,7 @@
 """The JSONPath of printer columns: members, indices, wildcards and filters.
 
 `.status.conditions[?(@.type=="Ready")].reason`, `.spec.roles[*].name`, `.metadata.labels.app\\.kubernetes\\.io/name`,
-`.spec['a b']`. A path yields a list of values; an absent part yields none, as in Kubernetes, where a column is empty then.
+`.spec['a b']`. A path yields a list of values; an absent part yields none, and the column is empty then.
 """
 
 from __future__ import annotations

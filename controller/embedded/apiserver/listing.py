@@ -56,15 +56,9 @@ def required_resource_version(options: ListOptions) -> int:
     return 0 if options.continue_token else parse_resource_version(options.resource_version, listing=True) or 0
 
 
-def list_page(
-    store: Store,
-    collection: Collection,
-    served: ServedVersion,
-    namespace: str,
-    options: ListOptions,
-    selector: Selector,
-) -> Page:
+def list_page(store: Store, served: ServedVersion, namespace: str, options: ListOptions, selector: Selector) -> Page:
     """The page that `options` ask for. Raises ApiError 400 or 410."""
+    collection = store.of(served)
     wanted = parse_resource_version(options.resource_version, listing=True)
     limit = 0 if wanted == 0 and not options.continue_token else options.limit
     after = ""

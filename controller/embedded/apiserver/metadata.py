@@ -105,8 +105,8 @@ def metadata_causes(metadata: Object, plural: str) -> list[Cause]:
     for key, value in labels.items() if isinstance(labels, dict) else ():
         if isinstance(value, str) and (len(value) > _MAX_LABEL or not _LABEL_VALUE.fullmatch(value)):
             text = (
-                f'Invalid value: "{value}": a valid label must be an empty string or consist of alphanumeric characters, '
-                f"'-', '_' or '.', of at most {_MAX_LABEL} characters"
+                f'Invalid value: "{value}": a valid label must be an empty string or consist of alphanumeric '
+                f"characters, '-', '_' or '.', of at most {_MAX_LABEL} characters"
             )
             causes.append(Cause("metadata.labels", "FieldValueInvalid", f"{text} (label {key})"))
     annotations = metadata.get("annotations")

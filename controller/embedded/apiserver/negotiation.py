@@ -1,8 +1,7 @@
 """Content negotiation: what a client accepts, and how a body is read.
 
-Bodies are JSON or YAML (without aliases: they can grow without bound); protobuf is refused with 415, which its clients
-take as "use JSON". Answers are JSON, or YAML where that is asked for first; lists and objects may be asked for as
-Table or PartialObjectMetadata.
+Bodies are JSON, YAML (without aliases: they can grow without bound) or, for a few types, protobuf. Answers are JSON, or
+YAML where that is asked for first; lists and objects may be asked for as Table or PartialObjectMetadata.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import orjson
 import yaml
 
 from controller.embedded.apiserver.errors import ApiError, bad_request, not_acceptable, unsupported_media_type
+from controller.embedded.apiserver.protobuf import PROTOBUF, decode_envelope
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -74,8 +74,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.YAMLError(f"aliases are not accepted{event.start_mark}")
+            raise yaml.YAMLError("aliases are not accepted; write the value out")
         return super().compose_node(parent, index)
 
 
@@ -86,8 +85,12 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def load_yaml(text: bytes | str) -> Any:
-    """One YAML document as plain JSON values. Raises yaml.YAMLError."""
-    return yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader, with less
+    """One YAML document as plain JSON values: keys become text (`on:` is the key `true`). Raises yaml.YAMLError."""
+    found = yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader, with less
+    try:
+        return orjson.loads(orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS))
+    except TypeError as error:
+        raise yaml.YAMLError(f"not a JSON value: {error}") from None
 
 
 def read_body(content_type: str, body: bytes) -> Any:
@@ -104,7 +107,9 @@ def read_body(content_type: str, body: bytes) -> Any:
             return load_yaml(body)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise bad_request(f"error parsing YAML: {error}") from None
-    raise unsupported_media_type(_SUPPORTED)
+    if name == PROTOBUF:
+        return decode_envelope(body)
+    raise unsupported_media_type((*_SUPPORTED, PROTOBUF))
 
 
 def _read_json(body: bytes) -> Any:

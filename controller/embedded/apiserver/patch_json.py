@@ -1,8 +1,8 @@
 """JSON Patch (RFC 6902) with the departures of the real server (control-plane.md §5).
 
-`replace` of a missing member adds it; `test` of a missing member against null passes; 1 and 1.0 differ; index -1 appends
-on `add` and means the last item elsewhere; a path without a leading slash has no effect; an operation that cannot be
-carried out fails the whole patch. The document given is changed in place, so callers hand over a copy.
+`replace` of a missing member adds it; `test` of a missing member against null passes; 1 and 1.0 differ; index -1
+appends on `add` and means the last item elsewhere; a path without a leading slash has no effect; an operation that
+cannot be carried out fails the whole patch. The document given is changed in place, so callers hand over a copy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Merge patch (RFC 7386) and strategic merge patch.
 
 The strategic form merges the lists that `Shape` knows to be keyed, item by item, and honours the directives
-`$patch: delete|replace|merge`, `$deleteFromPrimitiveList/…`, `$retainKeys` and `$setElementOrder/…`. Documents given are
-changed in place, so callers hand over a copy.
+`$patch: delete|replace|merge`, `$deleteFromPrimitiveList/…`, `$retainKeys` and `$setElementOrder/…`. Documents given
+are changed in place, so callers hand over a copy.
 """
 
 from __future__ import annotations

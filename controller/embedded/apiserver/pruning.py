@@ -89,7 +89,7 @@ def set_defaults(value: Any, schema: Object) -> None:
 def duplicate_members(body: bytes, parsed: Any) -> list[str]:
     """The paths of members that a JSON text gives twice; parsers keep the last one and say nothing.
 
-    Reading with a pair hook is slow, so it happens only when the text has more `"…":` than the parsed value has members.
+    Reading with a pair hook is slow, so it happens only when the text has more `"…":` than the value has members.
     """
     if body.count(b'":') + body.count(b'" :') <= _count_members(parsed):
         return []

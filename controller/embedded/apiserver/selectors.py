@@ -61,6 +61,9 @@ class Selector:
         return all((getter(obj) == value) is wanted for getter, value, wanted in self.fields)
 
 
+NO_SELECTOR = Selector()
+
+
 def parse_labels(text: str) -> tuple[_Requirement, ...]:
     """The requirements of a label selector. Raises ApiError 400 for a text outside the grammar."""
     requirements = []

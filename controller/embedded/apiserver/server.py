@@ -9,26 +9,27 @@ both may be called once.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import errno
+import logging
 import os
 import random
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from controller.embedded.apiserver import errors
-from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, Access, User
+from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, Access
 from controller.embedded.apiserver.admission import AdmitAll
 from controller.embedded.apiserver.builtins import CRD_GROUP, CRD_PLURAL, install_builtins
 from controller.embedded.apiserver.crds import resource_from_crd
 from controller.embedded.apiserver.deletion import DeleteOptions, delete_now
 from controller.embedded.apiserver.documents import Documents
-from controller.embedded.apiserver.errors import ApiError, Object
+from controller.embedded.apiserver.errors import ApiError, Object, internal
 from controller.embedded.apiserver.faults import (
     Action,
     Delay,
@@ -42,13 +43,16 @@ from controller.embedded.apiserver.faults import (
 from controller.embedded.apiserver.handlers import ResourceHandler, Settings
 from controller.embedded.apiserver.kubeconfig import kubeconfig, write_kubeconfig
 from controller.embedded.apiserver.negotiation import render_error
-from controller.embedded.apiserver.operations import Operations, Target
+from controller.embedded.apiserver.operations import Operations
+from controller.embedded.apiserver.rbac import Rbac, User, bootstrap_objects
 from controller.embedded.apiserver.requests import RequestInfo, WriteOptions, parse_request
 from controller.embedded.apiserver.resources import Registry, ServedVersion
 from controller.embedded.apiserver.storage import Change, Event, Store, storage_key
 from controller.embedded.apiserver.streams import drop, stall
+from controller.embedded.apiserver.targets import Target
 from controller.foundation import Clock, OperationFailed, Resource
 
+_LOG = logging.getLogger(__name__)
 # The real server refuses larger bodies with 413 (control-plane.md §5).
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -58,11 +62,13 @@ _SHUTDOWN_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One line of the request log. `status` is 0 for a request that got no answer."""
+    """One line of the request log. `status` is 0 for a request that got no answer; `rule` is the RBAC rule that let it
+    pass, as (role, index), where RBAC decided."""
 
     info: RequestInfo
     user: str
     status: int
+    rule: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +84,10 @@ class ApiServer:
     """An in-process Kubernetes API server.
 
     * `clock` stamps objects (model time), except for Leases and Events (wall time).
-    * `tokens` maps bearer tokens to users (None as the user: the administrator). Without a token a request is anonymous;
-      with `anonymous=False` that is enough for health and version only.
+    * `tokens` maps bearer tokens to users (None as the user: the administrator). Without a token a request is
+      anonymous; with `anonymous=False` that is enough for health and version only.
     * `history_limit` is how many events each resource keeps; older watches get 410.
+    * `rbac` lets the stored roles decide what each user may do; without it every known user may do everything.
     * `create_namespaces` makes a missing namespace on first use instead of answering 404.
     * `seed` makes UIDs and generated names repeat.
     """
@@ -96,6 +103,7 @@ class ApiServer:
         history_limit: int = 2048,
         faults: FaultPlan | None = None,
         create_namespaces: bool = False,
+        rbac: bool = False,
         request_log_limit: int = 10_000,
         seed: int | None = None,
     ) -> None:
@@ -105,10 +113,13 @@ class ApiServer:
         self.store = Store(history_limit)
         self.registry = Registry()
         install_builtins(self.registry)
-        self._access = Access({token: user or ADMIN for token, user in (tokens or {}).items()}, anonymous=anonymous)
+        known = {token: user or ADMIN for token, user in (tokens or {}).items()}
+        self.access = Access(self.store, rng, known, anonymous, Rbac(self.store) if rbac else None)
         self.operations = Operations(self.store, clock, rng, AdmitAll(), create_namespaces)
         settings = Settings(bookmark_interval_seconds, future_wait_seconds)
-        self._handler = ResourceHandler(self.store, self.registry, self.operations, clock, rng, settings, set())
+        self._handler = ResourceHandler(
+            self.store, self.registry, self.operations, clock, rng, settings, self.access, set()
+        )
         self._documents = Documents(self.registry)
         self._runner: web.ServerRunner | None = None
         self._url = ""
@@ -116,6 +127,8 @@ class ApiServer:
         self.store.collection((CRD_GROUP, CRD_PLURAL)).listeners[self] = self._crd_changed
         for name in _NAMESPACES:
             self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for obj in bootstrap_objects() if rbac else ():
+            self.put(obj)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -190,7 +203,7 @@ class ApiServer:
         stored = self.store.of(served).get(key)
         return None if stored is None else served.view(stored.copy())
 
-    def list(self, resource: Resource, namespace: str = "") -> list[Object]:
+    def list(self, resource: Resource, namespace: str = "") -> builtins.list[Object]:
         """Private copies of all objects of a namespace (or of all)."""
         served, _ = self._place(resource, "", namespace)
         return [served.view(stored.copy()) for stored in self.store.of(served).scan(namespace)]
@@ -204,7 +217,11 @@ class ApiServer:
             raise target.not_found()
         delete_now(self.operations, target, stored, DeleteOptions(grace_seconds=grace_seconds))
 
-    def history(self, resource: Resource, name: str, namespace: str = "default") -> list[Version]:
+    def service_account_token(self, name: str, namespace: str = "default", *, seconds: int = 3600) -> str:
+        """A bearer token for a ServiceAccount. Raises ApiError 404 where there is none."""
+        return self.access.issue(namespace, name, seconds)[0]
+
+    def history(self, resource: Resource, name: str, namespace: str = "default") -> builtins.list[Version]:
         """Every stored version of one object (of all that ever had the name), oldest first.
 
         Raises OperationFailed when the beginning has been dropped from the log."""
@@ -248,15 +265,17 @@ class ApiServer:
         actions = self.faults.consult(info)
         user = ANONYMOUS
         status = 0
+        rule: tuple[str, int] | None = None
         try:
             scripted = await self._disturb(request, actions)
             if scripted is not None:
                 status = scripted.status
                 return scripted
-            user = self._access.authenticate(request.headers.get("Authorization", ""))
-            self._access.authorize(user, info)
+            user = self.access.authenticate(request.headers.get("Authorization", ""))
+            user = self.access.impersonate(user, request.headers, request.headers.getall("Impersonate-Group", []))
+            rule = self.access.authorize(user, info).rule
             if info.verb == "watch":
-                self.requests.append(RequestRecord(info, user.name, 200))
+                self.requests.append(RequestRecord(info, user.name, 200, rule))
             response: web.StreamResponse = (
                 await self._handler.handle(request, info, user, actions)
                 if info.is_resource
@@ -267,16 +286,18 @@ class ApiServer:
             status = response.status
         except ApiError as error:
             status = error.code
-            return web.Response(
-                body=render_error(error), status=error.code, content_type="application/json", headers=error.headers
-            )
+            return _failed(error)
+        except Exception:  # noqa: BLE001  # a server outlives any request; the client learns that it is not its fault
+            _LOG.exception("%s %s failed", request.method, request.path)
+            status = 500
+            return _failed(internal("the embedded API server failed on this request; its log has the traceback"))
         else:
             return response
         finally:
             if info.verb != "watch" or status != 200:
-                self.requests.append(RequestRecord(info, user.name, status))
+                self.requests.append(RequestRecord(info, user.name, status, rule))
 
-    async def _disturb(self, request: web.BaseRequest, actions: list[Action]) -> web.Response | None:
+    async def _disturb(self, request: web.BaseRequest, actions: Sequence[Action]) -> web.Response | None:
         """Play the faults that come before the verb; a scripted answer is returned."""
         for action in actions:
             if isinstance(action, Delay):
@@ -293,6 +314,12 @@ class ApiServer:
                     headers=dict(action.headers),
                 )
         return None
+
+
+def _failed(error: ApiError) -> web.Response:
+    return web.Response(
+        body=render_error(error), status=error.code, content_type="application/json", headers=error.headers
+    )
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:

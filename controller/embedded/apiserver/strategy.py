@@ -58,6 +58,7 @@ _METADATA_TYPES: dict[str, type] = {
     "finalizers": list,
     "managedFields": list,
 }
+_IDENTITY = frozenset(("name", "namespace", "resourceVersion", "managedFields"))
 # Changes to these never move the generation.
 _NO_GENERATION = frozenset(("metadata", "status", "apiVersion", "kind"))
 
@@ -146,6 +147,17 @@ def isolate(served: ServedVersion, obj: Object, current: Object, subresource: st
         if "status" in current:
             obj["status"] = current["status"]
     return obj
+
+
+def only_half(served: ServedVersion, configuration: Object, subresource: str) -> Object:
+    """What an apply may own: the status through /status, everything else through the main part."""
+    if subresource == "status":
+        metadata = {name: v for name, v in configuration["metadata"].items() if name in _IDENTITY}
+        half = {name: v for name, v in configuration.items() if name in ("apiVersion", "kind", "status")}
+        return {**half, "metadata": metadata}
+    if served.status:
+        configuration.pop("status", None)
+    return configuration
 
 
 def drop_status_on_create(served: ServedVersion, obj: Object) -> None:

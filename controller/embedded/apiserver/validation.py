@@ -16,11 +16,16 @@ from typing import Any
 import orjson
 
 from controller.embedded.apiserver.errors import Cause, Object
-from controller.embedded.apiserver.rules import check_rules
+from controller.embedded.apiserver.rules import ABSENT, check_rules, correlated, has_rules
 from controller.embedded.apiserver.shapes import Shape
 from controller.foundation import parse_time
 
-_ABSENT = object()
+# Findings after which the real server does not run CEL rules, and what it says then.
+_BLOCKING = frozenset(("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"))
+_RULES_SKIPPED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
+)
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
@@ -45,13 +50,16 @@ class Findings:
 
 
 def validate(obj: Object, old: Object | None, schema: Object) -> Findings:
-    """Everything that is wrong with `obj`; `old` is the stored object on an update. CEL rules run only over an object
-    without other findings, as their outcome would mean little."""
+    """Everything that is wrong with `obj`; `old` is the stored object on an update."""
     findings = Findings()
-    previous = _ABSENT if old is None else old
-    _validate(obj, previous, schema, "", findings)
-    if not findings.causes:
-        findings.warnings += check_rules(obj, old, schema, findings.causes)
+    _validate(obj, ABSENT if old is None else old, schema, "", findings)
+    if any(cause.reason in _BLOCKING for cause in findings.causes):
+        if has_rules(schema):
+            findings.add("<nil>", "FieldValueInvalid", f"Invalid value: null: {_RULES_SKIPPED}")
+    else:
+        causes, warnings = check_rules(obj, old, schema)
+        findings.causes += causes
+        findings.warnings += warnings
     return findings
 
 
@@ -63,11 +71,11 @@ def type_name(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return orjson.dumps(value).decode() if not isinstance(value, str) else f'"{value}"'
+    return orjson.dumps(value).decode()
 
 
 def _validate(value: Any, old: Any, schema: Object, path: str, findings: Findings) -> None:
-    if old is not _ABSENT and old == value:
+    if old is not ABSENT and old == value:
         return
     if value is None:
         if not schema.get("nullable") and path:
@@ -81,7 +89,7 @@ def _validate(value: Any, old: Any, schema: Object, path: str, findings: Finding
     if not _type_fits(value, schema, path, findings):
         return
     if "enum" in schema and value not in schema["enum"]:
-        supported = ", ".join(_shown(item) for item in schema["enum"])
+        supported = ", ".join(f'"{item}"' if isinstance(item, str) else f'"{_shown(item)}"' for item in schema["enum"])
         findings.add(
             path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}"
         )
@@ -119,11 +127,15 @@ def _validate_string(value: str, schema: Object, path: str, findings: Findings) 
     least = schema.get("minLength")
     if least is not None and len(value) < least:
         findings.add(
-            path, "FieldValueInvalid", f'Invalid value: "{value}": {path} in body should be at least {least} chars long'
+            path,
+            "FieldValueInvalid",
+            f"Invalid value: {_shown(value)}: {path} in body should be at least {least} chars long",
         )
     pattern = schema.get("pattern")
     if pattern and not _compiled(pattern).search(value):
-        findings.add(path, "FieldValueInvalid", f"Invalid value: \"{value}\": {path} in body should match '{pattern}'")
+        findings.add(
+            path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {path} in body should match '{pattern}'"
+        )
     form = schema.get("format")
     if form == "date-time":
         try:
@@ -132,7 +144,7 @@ def _validate_string(value: str, schema: Object, path: str, findings: Findings) 
             findings.add(
                 path,
                 "FieldValueInvalid",
-                f'Invalid value: "{value}": {path} in body must be of type date-time: "{value}"',
+                f"Invalid value: {_shown(value)}: {path} in body must be of type date-time: {_shown(value)}",
             )
 
 
@@ -143,16 +155,17 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _validate_number(value: float, schema: Object, path: str, findings: Findings) -> None:
+    # (keyword, its exclusive flag, words, the direction that is beyond it)
     bounds = (
-        ("maximum", "exclusiveMaximum", "less than", lambda limit: value > limit),
-        ("minimum", "exclusiveMinimum", "greater than", lambda limit: value < limit),
+        ("maximum", "exclusiveMaximum", "less than", 1),
+        ("minimum", "exclusiveMinimum", "greater than", -1),
     )
-    for name, exclusive_name, words, beyond in bounds:
+    for name, exclusive_name, words, direction in bounds:
         limit = schema.get(name)
         if limit is None:
             continue
         exclusive = bool(schema.get(exclusive_name))
-        if beyond(limit) or (exclusive and value == limit):
+        if direction * (value - limit) > 0 or (exclusive and value == limit):
             relation = words if exclusive else f"{words} or equal to"
             text = f"Invalid value: {_shown(value)}: {path} in body should be {relation} {_shown(limit)}"
             findings.add(path, "FieldValueInvalid", text)
@@ -178,21 +191,6 @@ def _validate_list(value: list[Any], old: Any, schema: Object, path: str, findin
     previous = correlated(value, old, schema)
     for index, item in enumerate(value):
         _validate(item, previous[index], items, f"{path}[{index}]", findings)
-
-
-def correlated(value: list[Any], old: Any, schema: Object) -> list[Any]:
-    """For each item the stored item it continues: by key in keyed lists, none elsewhere."""
-    shape = Shape(schema)
-    keys = shape.keys(value)
-    if not keys or not isinstance(old, list):
-        return [_ABSENT] * len(value)
-    before = {repr(shape.key_of(item, keys)): item for item in old}
-    return [before.get(repr(shape.key_of(item, keys)), _ABSENT) for item in value]
-
-
-def is_absent(value: Any) -> bool:
-    """Whether `correlated` found nothing."""
-    return value is _ABSENT
 
 
 def _validate_unique(value: list[Any], schema: Object, path: str, findings: Findings) -> None:
@@ -235,12 +233,12 @@ def _validate_object(value: Object, old: Any, schema: Object, path: str, finding
         if node is None:
             node = extra if isinstance(extra, dict) else None
         if node is not None:
-            _validate(member, previous.get(name, _ABSENT), node, f"{path}.{name}" if path else name, findings)
+            _validate(member, previous.get(name, ABSENT), node, f"{path}.{name}" if path else name, findings)
 
 
 def _validate_combinations(value: Any, schema: Object, path: str, findings: Findings) -> None:
     for part in schema.get("allOf") or ():
-        _validate(value, _ABSENT, part, path, findings)
+        _validate(value, ABSENT, part, path, findings)
     options = schema.get("anyOf")
     if options and not any(_holds(value, option, path) for option in options):
         findings.add(
@@ -265,5 +263,5 @@ def _validate_combinations(value: Any, schema: Object, path: str, findings: Find
 
 def _holds(value: Any, schema: Object, path: str) -> bool:
     trial = Findings()
-    _validate(value, _ABSENT, schema, path, trial)
+    _validate(value, ABSENT, schema, path, trial)
     return not trial.causes

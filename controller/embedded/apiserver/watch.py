@@ -17,7 +17,7 @@ import orjson
 
 from controller.embedded.apiserver.errors import ApiError, Object
 from controller.embedded.apiserver.resources import ServedVersion
-from controller.embedded.apiserver.selectors import Selector
+from controller.embedded.apiserver.selectors import NO_SELECTOR, Selector
 from controller.embedded.apiserver.storage import Change, Collection, Event, Stored, encode
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -33,7 +33,7 @@ class LineFormat(Protocol):
     """How events become lines: full objects, metadata only, or table rows."""
 
     def line(self, change: Change, event: Event) -> bytes:
-        """The line of an event, in the shape of `change` (which may be DELETED for an object that left the selector)."""
+        """The line of an event as `change`, which is DELETED also for an object that left the selector."""
         ...
 
     def added(self, stored: Stored) -> bytes:
@@ -69,8 +69,7 @@ class ObjectLines:
 
 def departed(event: Event) -> Object:
     """What a selector's watcher sees of an object that left it: the OLD object under the new resourceVersion."""
-    assert event.previous is not None, "only a modified object can leave a selector"
-    old = event.previous.copy()
+    old = (event.previous or event.current).copy()
     old["metadata"]["resourceVersion"] = str(event.resource_version)
     return old
 
@@ -99,9 +98,10 @@ class Watcher:
         self,
         collection: Collection,
         served: ServedVersion,
-        namespace: str,
-        selector: Selector,
         lines: LineFormat,
+        *,
+        namespace: str = "",
+        selector: Selector = NO_SELECTOR,
         after: int = 0,
     ) -> None:
         self._collection = collection
