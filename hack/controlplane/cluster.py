@@ -77,7 +77,7 @@ class ControlPlane:
         self._manager = self.binaries.controller_manager if controller_manager else None
         self._gates = dict(feature_gates or {})
         self._processes: list[ServerProcess] = []
-        self._token = secrets.token_urlsafe(24)
+        self.admin_token = secrets.token_urlsafe(24)
         self._etcd = ""
         self.url = ""
         self.directory = Path()
@@ -131,7 +131,7 @@ class ControlPlane:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "local", "cluster": cluster}],
-            "users": [{"name": name, "user": {"token": self._token if token is None else token}}],
+            "users": [{"name": name, "user": {"token": self.admin_token if token is None else token}}],
             "contexts": [{"name": "local", "context": context}],
             "current-context": "local",
         }
@@ -227,7 +227,7 @@ class ControlPlane:
     def _apiserver_command(self, port: int, certificates: Certificates) -> list[str | Path]:
         tokens = self.directory / "tokens.csv"
         tokens.touch(mode=0o600)
-        tokens.write_text(f'{self._token},{_ADMIN},{_ADMIN},"system:masters"\n', encoding="utf-8")
+        tokens.write_text(f'{self.admin_token},{_ADMIN},{_ADMIN},"system:masters"\n', encoding="utf-8")
         policy = self.directory / "audit-policy.json"
         policy.write_bytes(orjson.dumps(_AUDIT_POLICY))
         command: list[str | Path] = [
@@ -283,7 +283,7 @@ class ControlPlane:
         context = ssl.create_default_context(cafile=self.directory / "ca.crt")
         connection = http.client.HTTPSConnection(self.url.removeprefix("https://"), timeout=30, context=context)
         try:
-            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
+            headers = {"Authorization": f"Bearer {self.admin_token}", "Content-Type": content_type}
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.read()
