@@ -35,10 +35,3 @@ class Admission(Protocol):
         """The object to store, `request.obj` itself where nothing changes (the old object for DELETE). Raises ApiError
         to refuse; texts for the client go to `warnings`."""
         ...
-
-
-class AdmitAll:
-    """No admission at all."""
-
-    async def admit(self, request: AdmissionRequest, warnings: list[str]) -> Object:
-        return request.subject

@@ -7,8 +7,11 @@ where it would change their fields, and removes what it stated last time, states
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from controller.embedded.apiserver.errors import Cause, Object, apply_conflict, bad_request, internal
 from controller.embedded.apiserver.field_sets import (
@@ -42,12 +45,22 @@ class Manager:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """What a manager owns since when."""
+    """What a manager owns since when. `wire` is the FieldsV1 form of the same fields, where it is at hand."""
 
     fields: FieldSet
     time: str
+    wire: Object | None = field(default=None, compare=False)
+
+    def without(self, gone: FieldSet) -> Ownership:
+        """The ownership after losing some fields; itself where it loses none."""
+        return self if self.fields.isdisjoint(gone) else Ownership(self.fields - gone, self.time)
+
+    def at(self, fields: FieldSet, time: str) -> Ownership:
+        """The ownership of other fields at another time; the wire form is kept where the fields are the same."""
+        return Ownership(fields, time, self.wire if fields == self.fields else None)
 
 
+_NOTHING = Ownership(frozenset(), "")
 Managers = dict[Manager, Ownership]
 
 
@@ -63,8 +76,14 @@ def read_managers(obj: Object) -> Managers:
             str(entry.get("apiVersion", "")),
             str(entry.get("subresource", "")),
         )
-        managers[manager] = Ownership(from_fields_v1(entry.get("fieldsV1")), str(entry.get("time", "")))
+        wire = entry.get("fieldsV1")
+        managers[manager] = Ownership(_parsed(orjson.dumps(wire)), str(entry.get("time", "")), wire)
     return managers
+
+
+@lru_cache(maxsize=256)  # most objects of one kind share a few sets, and an object's sets outlive many writes
+def _parsed(fields: bytes) -> FieldSet:
+    return from_fields_v1(orjson.loads(fields))
 
 
 def write_managers(obj: Object, managers: Managers) -> None:
@@ -79,7 +98,7 @@ def write_managers(obj: Object, managers: Managers) -> None:
             "apiVersion": manager.api_version,
             "time": owned.time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": to_fields_v1(owned.fields),
+            "fieldsV1": to_fields_v1(owned.fields) if owned.wire is None else owned.wire,
         }
         if manager.subresource:
             entry["subresource"] = manager.subresource
@@ -110,9 +129,10 @@ def track_update(managers: Managers, author: Author, old: Object, new: Object) -
     written, removed = changed_fields(old, new, author.shape)
     if not written and not removed:
         return managers
-    tracked = {other: Ownership(owned.fields - written - removed, owned.time) for other, owned in managers.items()}
-    own = managers[author.manager].fields if author.manager in managers else frozenset()
-    tracked[author.manager] = Ownership((own | written) - removed, author.now)
+    touched = written | removed
+    tracked = {other: owned.without(touched) for other, owned in managers.items()}
+    own = managers.get(author.manager, _NOTHING)
+    tracked[author.manager] = own.at((own.fields | written) - removed, author.now)
     return tracked
 
 
@@ -146,14 +166,13 @@ def apply_configuration(
     if conflicts and not force:
         raise _conflict_error(conflicts)
     for other, overlap in conflicts.items():
-        others[other] = Ownership(others[other].fields - overlap, others[other].time)
-    previous = managers.get(manager)
-    if previous is not None:
+        others[other] = others[other].without(overlap)
+    previous = managers.get(manager, _NOTHING)
+    if previous.fields:
         still_owned = frozenset[Path]().union(*(owned.fields for owned in others.values()))
         merged = _without(merged, previous.fields - stated, still_owned | stated, shape)
-    unchanged = previous is not None and previous.fields == stated and not written
-    time = previous.time if unchanged and previous is not None else author.now
-    return Applied(merged, {**others, manager: Ownership(stated, time)})
+    unchanged = previous.fields == stated and not written
+    return Applied(merged, {**others, manager: previous.at(stated, previous.time if unchanged else author.now)})
 
 
 def _conflict_error(conflicts: dict[Manager, FieldSet]) -> Exception:

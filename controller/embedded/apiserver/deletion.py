@@ -1,5 +1,7 @@
 """DELETE: preconditions, grace, finalizers, and what it means to be gone.
 
+Foreground and Orphan deletion wait on a finalizer, as ever, but only where somebody will remove it (`garbage`).
+
 An object without finalizers and without grace is removed at once. Otherwise it is marked: `deletionTimestamp` is set
 once, the generation moves on, and it goes when the last finalizer does (`Operations`) or, for a Pod, when the kubelet
 deletes it with grace 0. Namespaces wait until they are empty (`garbage`).
@@ -22,6 +24,7 @@ from controller.foundation import format_time
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _PROPAGATION_FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_IMMORTAL_NAMESPACES = ("default", "kube-public", "kube-system")
 _POLICIES = ("Background", "Foreground", "Orphan")
 _DEFAULT_POD_GRACE_SECONDS = 30
 _FINISHED_POD_PHASES = ("Succeeded", "Failed")
@@ -72,7 +75,7 @@ async def delete(operations: Operations, target: Target, options: DeleteOptions)
     if stored is None:
         raise target.not_found()
     _check_preconditions(target, stored, options)
-    if target.namespace in ("default", "kube-system") and target.served.type.plural == "namespaces":
+    if target.served.type.plural == "namespaces" and target.name in _IMMORTAL_NAMESPACES:
         raise errors.forbidden(target.resource, target.name, "this namespace may not be deleted")
     request = AdmissionRequest(
         "DELETE", target.served, target.user, None, target.served.view(stored.object), "", options.dry_run
@@ -119,7 +122,7 @@ def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOp
     metadata = obj["metadata"]
     already = bool(metadata.get("deletionTimestamp"))
     finalizers = list(metadata.get("finalizers") or ())
-    wanted = _PROPAGATION_FINALIZERS.get(options.propagation)
+    wanted = _PROPAGATION_FINALIZERS.get(options.propagation) if operations.propagates else None
     if wanted and wanted not in finalizers and not already:
         finalizers.append(wanted)
         metadata["finalizers"] = finalizers

@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 
 from controller.embedded.apiserver.errors import Object
-from controller.embedded.apiserver.patch_json import same
 from controller.embedded.apiserver.shapes import Shape
 
 Path = tuple[str, ...]
@@ -111,6 +110,8 @@ class _Difference:
         self.removed: set[Path] = set()
 
     def compare(self, old: Any, new: Any, shape: Shape, path: Path) -> None:
+        if old == new:  # decided in C for whole subtrees; 1 and 1.0 are the same value of one owner
+            return
         if isinstance(old, dict) and isinstance(new, dict) and not shape.is_atomic_map and (not path or (old and new)):
             self._compare_members(old, new, shape, path)
             return
@@ -122,18 +123,17 @@ class _Difference:
                 return
             if self._compare_keyed(old, new, shape, path):
                 return
-        if not same(old, new):
-            if isinstance(old, dict | list) and old:
-                _leaves(old, shape, path, self.removed)
-            _leaves(new, shape, path, self.written)
-            self.removed -= self.written
+        if isinstance(old, dict | list) and old:
+            _leaves(old, shape, path, self.removed)
+        _leaves(new, shape, path, self.written)
+        self.removed -= self.written
 
     def _compare_members(self, old: Object, new: Object, shape: Shape, path: Path) -> None:
         for name, value in new.items():
             step = (*path, f"f:{name}")
             if name not in old:
                 _leaves(value, shape.member(name), step, self.written)
-            elif old[name] is not value:
+            else:
                 self.compare(old[name], value, shape.member(name), step)
         for name, value in old.items():
             if name not in new:

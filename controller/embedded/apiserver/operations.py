@@ -64,6 +64,7 @@ class Operations:
     clock: Clock
     rng: random.Random
     admission: Admission
+    propagates: bool = False  # somebody collects garbage, so deletions may wait for their dependents
     create_namespaces: bool = False  # create a missing namespace on first use, for fixtures
 
     def now(self, served: ServedVersion) -> float:

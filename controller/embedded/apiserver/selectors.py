@@ -118,3 +118,27 @@ def field_getter(path: str) -> FieldGetter:
         return str(value)
 
     return read
+
+
+def selects(selector: Object | None, labels: Mapping[str, str] | None) -> bool:
+    """Whether a LabelSelector object selects these labels. An absent or empty selector selects everything, and so does
+    any selector where there is nothing to have labels (None)."""
+    if not selector or labels is None:
+        return True
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_fulfils(term, labels) for term in selector.get("matchExpressions") or ())
+
+
+def _fulfils(term: Object, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(term.get("key", "")), term.get("values") or ()
+    match term.get("operator"):
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False

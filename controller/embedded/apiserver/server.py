@@ -24,7 +24,6 @@ from typing import Any
 from aiohttp import web
 
 from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, Access
-from controller.embedded.apiserver.admission import AdmitAll
 from controller.embedded.apiserver.builtins import CRD_GROUP, CRD_PLURAL, install_builtins
 from controller.embedded.apiserver.crds import resource_from_crd
 from controller.embedded.apiserver.deletion import DeleteOptions, delete_now
@@ -40,6 +39,7 @@ from controller.embedded.apiserver.faults import (
     Respond,
     Stall,
 )
+from controller.embedded.apiserver.garbage import Garbage
 from controller.embedded.apiserver.handlers import ResourceHandler, Settings
 from controller.embedded.apiserver.kubeconfig import kubeconfig, write_kubeconfig
 from controller.embedded.apiserver.negotiation import render_error
@@ -50,6 +50,7 @@ from controller.embedded.apiserver.resources import Registry, ServedVersion
 from controller.embedded.apiserver.storage import Change, Event, Store, storage_key
 from controller.embedded.apiserver.streams import drop, stall
 from controller.embedded.apiserver.targets import Target
+from controller.embedded.apiserver.webhooks import ResolveService, Webhooks
 from controller.foundation import Clock, OperationFailed, Resource
 
 _LOG = logging.getLogger(__name__)
@@ -88,6 +89,8 @@ class ApiServer:
       anonymous; with `anonymous=False` that is enough for health and version only.
     * `history_limit` is how many events each resource keeps; older watches get 410.
     * `rbac` lets the stored roles decide what each user may do; without it every known user may do everything.
+    * `resolve_service` says where the Services of admission webhooks really listen.
+    * `garbage_collection` deletes dependants after their owners and honours propagation policies.
     * `create_namespaces` makes a missing namespace on first use instead of answering 404.
     * `seed` makes UIDs and generated names repeat.
     """
@@ -104,6 +107,8 @@ class ApiServer:
         faults: FaultPlan | None = None,
         create_namespaces: bool = False,
         rbac: bool = False,
+        resolve_service: ResolveService | None = None,
+        garbage_collection: bool = False,
         request_log_limit: int = 10_000,
         seed: int | None = None,
     ) -> None:
@@ -115,7 +120,10 @@ class ApiServer:
         install_builtins(self.registry)
         known = {token: user or ADMIN for token, user in (tokens or {}).items()}
         self.access = Access(self.store, rng, known, anonymous, Rbac(self.store) if rbac else None)
-        self.operations = Operations(self.store, clock, rng, AdmitAll(), create_namespaces)
+        self._webhooks = Webhooks(self.store, rng, resolve_service)
+        self.operations = Operations(self.store, clock, rng, self._webhooks, garbage_collection, create_namespaces)
+        self._garbage = Garbage(self.operations, self.registry)
+        self._garbage.start()
         settings = Settings(bookmark_interval_seconds, future_wait_seconds)
         self._handler = ResourceHandler(
             self.store, self.registry, self.operations, clock, rng, settings, self.access, set()
@@ -159,6 +167,7 @@ class ApiServer:
             await runner.cleanup()
             raise OperationFailed(_cannot_listen(host, port, error)) from None
         self._runner = runner
+        self._garbage.drain()
         bound = runner.addresses[0]
         self._authority = certificate_authority
         self._url = f"{'https' if tls else 'http'}://{host}:{bound[1]}"
@@ -170,6 +179,7 @@ class ApiServer:
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
+        await self._webhooks.close()
 
     def write_kubeconfig(self, path: str | os.PathLike[str], *, token: str = "", namespace: str = "default") -> Path:
         """Write a kubeconfig for this server; only after `start`."""

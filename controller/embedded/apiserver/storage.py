@@ -90,6 +90,7 @@ class Event:
 
 
 Listener = Callable[[Event], None]
+Observer = Callable[["Collection", Event], None]
 
 
 class Collection:
@@ -192,6 +193,8 @@ class Collection:
             self.floor = self._log.popleft().resource_version
         for listener in tuple(self.listeners.values()):
             listener(event)
+        for observer in self._store.observers:
+            observer(self, event)
         if event.previous is not None:
             event.previous.retire()
 
@@ -205,6 +208,7 @@ class Store:
         self.resource_version = 1  # nothing is ever stored under 0, which means "any" in requests
         self._history_limit = history_limit
         self._collections: dict[tuple[str, str], Collection] = {}
+        self.observers: list[Observer] = []  # told of every event of every collection, after its listeners
 
     def advance(self) -> int:
         self.resource_version += 1
