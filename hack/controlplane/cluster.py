@@ -80,6 +80,7 @@ class ControlPlane:
         self._processes: list[ServerProcess] = []
         self.admin_token = secrets.token_urlsafe(24)
         self._etcd = ""
+        self._apiserver: list[str | Path] = []
         self.url = ""
         self.directory = Path()
 
@@ -178,6 +179,14 @@ class ControlPlane:
         self._etcd_call("put", {"key": key, "value": value})
         self._etcd_call("compaction", {"revision": revision, "physical": True})
 
+    def restart_apiserver(self) -> None:
+        """Kill kube-apiserver and start it again at the same address: every connection breaks, every watch cache begins
+        anew, and watches from before are too old."""
+        (old,) = [process for process in self._processes if process.name == "kube-apiserver"]
+        old.stop(patience_seconds=0.0)
+        self._processes[self._processes.index(old)] = self._spawn("kube-apiserver", self._apiserver)
+        self._wait_ready()
+
     def audit_log(self, user: str) -> Iterable[dict[str, Any]]:
         """What a user (`system:serviceaccount:NAMESPACE:NAME`) has asked for so far, oldest first."""
         path = self.directory / "audit.log"
@@ -192,15 +201,17 @@ class ControlPlane:
         client, peer, secure = _free_ports(3)
         self._etcd = f"127.0.0.1:{client}"
         self.url = f"https://127.0.0.1:{secure}"
-        self._run("etcd", self._etcd_command(client, peer))
+        self._processes.append(self._spawn("etcd", self._etcd_command(client, peer)))
         # kube-apiserver waits for etcd by itself.
-        self._run("kube-apiserver", self._apiserver_command(secure, certificates))
+        self._apiserver = self._apiserver_command(secure, certificates)
+        self._processes.append(self._spawn("kube-apiserver", self._apiserver))
         self._wait_ready()
         if self._manager is not None:
-            self._run("kube-controller-manager", self._manager_command(self._manager, certificates))
+            command = self._manager_command(self._manager, certificates)
+            self._processes.append(self._spawn("kube-controller-manager", command))
 
-    def _run(self, name: str, command: list[str | Path]) -> None:
-        self._processes.append(ServerProcess(name, command, self.directory / f"{name}.log", self._environment()))
+    def _spawn(self, name: str, command: list[str | Path]) -> ServerProcess:
+        return ServerProcess(name, command, self.directory / f"{name}.log", self._environment())
 
     def _environment(self) -> dict[str, str]:
         """Nothing of a person's own kubectl settings, and no proxy between loopback and loopback."""

@@ -54,14 +54,14 @@ class ServerProcess:
         """The last lines of its log."""
         return "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:])
 
-    def stop(self) -> None:
-        """End the group, at first politely. May be called twice."""
-        self._signal(signal.SIGTERM)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
-            self._process.wait()
+    def stop(self, patience_seconds: float = _STOP_SECONDS) -> None:
+        """End the group, at first politely unless there is no patience. May be called twice."""
+        if patience_seconds:
+            self._signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_seconds)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
 

@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,13 @@ from typing import Any
 import pytest
 
 from controller.api import model_deployment_crd, scaler_crd
-from controller.foundation import OperationFailed
 from hack.controlplane import BinariesMissing, Certificates, ControlPlane, build_binaries, find_binaries
 from tests.cluster.api import Api
 from tests.cluster.objects import CRDS, GADGET_CRD, NAMESPACES, SERVICE_ACCOUNTS
-from tests.cluster.servers import EmbeddedServer, RealServer, Server
+from tests.cluster.servers import EmbeddedServer, RealServer, Server, wait_served
 
 _numbers = itertools.count(1)
 _CRDS = (GADGET_CRD, scaler_crd(), model_deployment_crd())
-_ESTABLISH_SECONDS = 30.0
 _MISSING = pytest.StashKey[str]()
 
 
@@ -72,7 +69,7 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
         for crd in _CRDS:
             cluster.request("POST", CRDS.path(), crd)
         for crd in _CRDS:
-            _wait_established(cluster, crd)
+            wait_served(cluster, crd)
         yield cluster
     finally:
         failed = request.session.testsfailed > 0
@@ -127,22 +124,6 @@ def _may_build(config: pytest.Config) -> bool:
 def _needs_control_plane(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     return parameters.get("server") == "real" or "control_plane" in getattr(item, "fixturenames", ())
-
-
-def _wait_established(cluster: ControlPlane, crd: dict[str, Any]) -> None:
-    """Wait until every version is served; discovery and the path lag behind the condition a little."""
-    spec = crd["spec"]
-    deadline = time.monotonic() + _ESTABLISH_SECONDS
-    for version in spec["versions"]:
-        path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
-        while True:
-            try:
-                cluster.request("GET", path)
-                break
-            except OperationFailed:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
 
 
 def _say(line: str) -> None:

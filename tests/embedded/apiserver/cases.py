@@ -47,7 +47,9 @@ class Case:
     steps: tuple[Step, ...]
 
 
-def widget(name: str = "one", /, *, version: str = "v1", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+def widget(
+    name: str = "one", /, *, version: str = "v1", metadata: dict[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
     return {
         "apiVersion": f"example.com/{version}",
         "kind": "Widget",
@@ -151,35 +153,96 @@ WRITES = (
     case("a body of an unknown format", post(MAPS, b"x", content_type="text/plain")),
     case("a dry run", post(WIDGETS, widget(), query={"dryRun": "All"}), get(ONE)),
     case("an unknown dry run", post(WIDGETS, widget(), query={"dryRun": "Some"})),
-    case("bad labels", post(MAPS, config_map(metadata={"labels": {"a b": "c"}})), post(MAPS, config_map(metadata={"labels": {"a": "b c"}}))),
+    case(
+        "bad labels",
+        post(MAPS, config_map(metadata={"labels": {"a b": "c"}})),
+        post(MAPS, config_map(metadata={"labels": {"a": "b c"}})),
+    ),
     case("labels of a wrong type", post(MAPS, config_map(metadata={"labels": {"a": 1}}))),
-    case("update", post(WIDGETS, widget()), put(ONE, {**widget(mode="Active"), "metadata": {"name": "one", "resourceVersion": "${0:metadata.resourceVersion}"}})),
+    case(
+        "update",
+        post(WIDGETS, widget()),
+        put(
+            ONE,
+            {**widget(mode="Active"), "metadata": {"name": "one", "resourceVersion": "${0:metadata.resourceVersion}"}},
+        ),
+    ),
     case("update without resourceVersion", post(WIDGETS, widget()), put(ONE, widget())),
     case("update a config map without resourceVersion", post(MAPS, config_map()), put(MAP, config_map(a="b"))),
-    case("update a lease without resourceVersion", post(LEASES, lease()), put(f"{LEASES}/one", lease(holderIdentity="b"))),
-    case("update with a stale resourceVersion", post(WIDGETS, widget()), put(ONE, widget(metadata={"resourceVersion": "1"}))),
-    case("update with a resourceVersion that is no number", post(WIDGETS, widget()), put(ONE, widget(metadata={"resourceVersion": "x"}))),
-    case("update another uid", post(MAPS, config_map()), put(MAP, config_map(metadata={"uid": "11111111-1111-4111-8111-111111111111"}))),
+    case(
+        "update a lease without resourceVersion", post(LEASES, lease()), put(f"{LEASES}/one", lease(holderIdentity="b"))
+    ),
+    case(
+        "update with a stale resourceVersion",
+        post(WIDGETS, widget()),
+        put(ONE, widget(metadata={"resourceVersion": "1"})),
+    ),
+    case(
+        "update with a resourceVersion that is no number",
+        post(WIDGETS, widget()),
+        put(ONE, widget(metadata={"resourceVersion": "x"})),
+    ),
+    case(
+        "update another uid",
+        post(MAPS, config_map()),
+        put(MAP, config_map(metadata={"uid": "11111111-1111-4111-8111-111111111111"})),
+    ),
     case("update under another name", post(MAPS, config_map()), put(MAP, config_map("two"))),
     case("update what is missing", put(ONE, widget(metadata={"resourceVersion": "1"})), put(MAP, config_map())),
     case("update a lease that is missing", put(f"{LEASES}/one", lease(metadata={"resourceVersion": "77"}))),
-    case("update without change", post(WIDGETS, widget()), put(ONE, widget(metadata={"resourceVersion": "${0:metadata.resourceVersion}"}))),
+    case(
+        "update without change",
+        post(WIDGETS, widget()),
+        put(ONE, widget(metadata={"resourceVersion": "${0:metadata.resourceVersion}"})),
+    ),
     case(
         "status and main part are apart",
         post(WIDGETS, {**widget(), "status": {"ready": 9}}),
-        put(f"{ONE}/status", {**widget(mode="Active", metadata={"resourceVersion": "${0:metadata.resourceVersion}", "labels": {"a": "b"}}), "status": {"ready": 3}}),
+        put(
+            f"{ONE}/status",
+            {
+                **widget(
+                    mode="Active", metadata={"resourceVersion": "${0:metadata.resourceVersion}", "labels": {"a": "b"}}
+                ),
+                "status": {"ready": 3},
+            },
+        ),
         patch(ONE, {"status": {"ready": 5}, "spec": {"mode": "Active"}}),
         get(f"{ONE}/status"),
     ),
-    case("status of a pod carries labels", post(PODS, pod(), only=("metadata.generation",)), patch(f"{PODS}/one/status", {"metadata": {"labels": {"a": "b"}}, "status": {"podIP": "127.1.2.3", "phase": "Running"}}, only=("metadata.labels", "status.phase", "status.podIP", "metadata.generation"))),
+    case(
+        "status of a pod carries labels",
+        post(PODS, pod(), only=("metadata.generation",)),
+        patch(
+            f"{PODS}/one/status",
+            {"metadata": {"labels": {"a": "b"}}, "status": {"podIP": "127.1.2.3", "phase": "Running"}},
+            only=("metadata.labels", "status.phase", "status.podIP", "metadata.generation"),
+        ),
+    ),
     case("a status that is not served", get(f"{MAP}/status")),
     case("delete a widget", post(WIDGETS, widget()), delete(ONE), delete(ONE)),
     case("delete a config map", post(MAPS, config_map()), delete(MAP), get(MAP)),
-    case("delete a pod", post(PODS, pod(), only=("kind",)), delete(f"{PODS}/one", only=("kind", "metadata.name", "metadata.deletionTimestamp"))),
-    case("delete a scheduled pod", post(PODS, pod(nodeName="n"), only=("kind",)), delete(f"{PODS}/one", only=("metadata.deletionGracePeriodSeconds", "metadata.generation")), delete(f"{PODS}/one", {"gracePeriodSeconds": 0}, only=("kind", "metadata.deletionGracePeriodSeconds")), get(f"{PODS}/one")),
+    case(
+        "delete a pod",
+        post(PODS, pod(), only=("kind",)),
+        delete(f"{PODS}/one", only=("kind", "metadata.name", "metadata.deletionTimestamp")),
+    ),
+    case(
+        "delete a scheduled pod",
+        post(PODS, pod(nodeName="n"), only=("kind",)),
+        delete(f"{PODS}/one", only=("metadata.deletionGracePeriodSeconds", "metadata.generation")),
+        delete(f"{PODS}/one", {"gracePeriodSeconds": 0}, only=("kind", "metadata.deletionGracePeriodSeconds")),
+        get(f"{PODS}/one"),
+    ),
     case("delete with a wrong uid", post(WIDGETS, widget()), delete(ONE, {"preconditions": {"uid": "x"}})),
-    case("delete with a wrong resourceVersion", post(MAPS, config_map()), delete(MAP, {"preconditions": {"resourceVersion": "1"}})),
-    case("delete with an unknown policy", post(MAPS, config_map()), delete(MAP, query={"propagationPolicy": "Sideways"})),
+    case(
+        "delete with a wrong resourceVersion",
+        post(MAPS, config_map()),
+        delete(MAP, {"preconditions": {"resourceVersion": "1"}}),
+    ),
+    case(
+        "delete with an unknown policy", post(MAPS, config_map()), delete(MAP, query={"propagationPolicy": "Sideways"})
+    ),
     case(
         "a finalizer holds",
         post(WIDGETS, widget(metadata=HOLD)),
@@ -191,33 +254,102 @@ WRITES = (
         watch(WIDGETS, 3, resourceVersion="${0:metadata.resourceVersion}"),
     ),
     case("a bad finalizer", post(WIDGETS, widget(metadata={"finalizers": ["nonsense"]}))),
-    case("delete a collection", post(MAPS, config_map("a", {"labels": {"x": "1"}})), post(MAPS, config_map("b")), delete(MAPS, query={"labelSelector": "x=1"}), get(MAPS)),
+    case(
+        "delete a collection",
+        post(MAPS, config_map("a", {"labels": {"x": "1"}})),
+        post(MAPS, config_map("b")),
+        delete(MAPS, query={"labelSelector": "x=1"}),
+        get(MAPS),
+    ),
     case("delete a collection of widgets", post(WIDGETS, widget("a")), delete(WIDGETS), get(WIDGETS)),
     case("PUT on collections", put(WIDGETS, widget()), put(MAPS, config_map())),
     case("POST on objects", post(f"{WIDGETS}/posted", {**widget("posted")}), post(MAP, config_map())),
-    case("unknown paths", get("/api/v1/namespaces/$N/gadgets"), get("/apis/none.example.com/v1/things"), get(f"{ONE}/scale"), get(f"{ONE}")),
-    case("micro times", post(LEASES, lease(renewTime="2026-11-29T15:49:15.250000+02:00")), post(LEASES, lease("two", renewTime="2026-11-29T15:49:15Z"), only=("code", "reason"))),
+    case(
+        "unknown paths",
+        get("/api/v1/namespaces/$N/gadgets"),
+        get("/apis/none.example.com/v1/things"),
+        get(f"{ONE}/scale"),
+        get(f"{ONE}"),
+    ),
+    case(
+        "micro times",
+        post(LEASES, lease(renewTime="2026-11-29T15:49:15.250000+02:00")),
+        post(LEASES, lease("two", renewTime="2026-11-29T15:49:15Z"), only=("code", "reason")),
+    ),
     case("lease bounds", post(LEASES, lease(leaseDurationSeconds=0)), post(LEASES, lease(leaseTransitions=-1))),
     case("a large object", post(MAPS, config_map(blob="x" * (2 * 1024 * 1024)), only=("code", "reason"))),
     case("a body beyond the limit", post(MAPS, config_map(blob="x" * (3 * 1024 * 1024 + 100)))),
-    case("endpoints refuse loopback", post("/api/v1/namespaces/$N/endpoints", {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e"}, "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": 80}]}]}, only=("code", "reason", "details.causes"))),
-    case("endpoint slices refuse loopback", post("/apis/discovery.k8s.io/v1/namespaces/$N/endpointslices", {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "e"}, "addressType": "IPv4", "endpoints": [{"addresses": ["127.0.0.1"]}], "ports": []})),
+    case(
+        "endpoints refuse loopback",
+        post(
+            "/api/v1/namespaces/$N/endpoints",
+            {
+                "apiVersion": "v1",
+                "kind": "Endpoints",
+                "metadata": {"name": "e"},
+                "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": 80}]}],
+            },
+            only=("code", "reason", "details.causes"),
+        ),
+    ),
+    case(
+        "endpoint slices refuse loopback",
+        post(
+            "/apis/discovery.k8s.io/v1/namespaces/$N/endpointslices",
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {"name": "e"},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": ["127.0.0.1"]}],
+                "ports": [],
+            },
+        ),
+    ),
 )
 
 PATCHES = (
     case("merge patch", post(WIDGETS, widget(low=1)), patch(ONE, {"spec": {"low": None, "mode": "Active"}})),
     case("merge patch without change", post(WIDGETS, widget()), patch(ONE, {"spec": {"mode": "Shadow"}})),
-    case("merge patch with a stale resourceVersion", post(WIDGETS, widget()), patch(ONE, {"metadata": {"resourceVersion": "1"}})),
+    case(
+        "merge patch with a stale resourceVersion",
+        post(WIDGETS, widget()),
+        patch(ONE, {"metadata": {"resourceVersion": "1"}}),
+    ),
     case("merge patch of another name", post(WIDGETS, widget()), patch(ONE, {"metadata": {"name": "two"}})),
-    case("merge patch of the uid", post(MAPS, config_map()), patch(MAP, {"metadata": {"uid": "11111111-1111-4111-8111-111111111111"}})),
+    case(
+        "merge patch of the uid",
+        post(MAPS, config_map()),
+        patch(MAP, {"metadata": {"uid": "11111111-1111-4111-8111-111111111111"}}),
+    ),
     case("merge patch that is a list", post(WIDGETS, widget()), patch(ONE, [], only=("code", "reason"))),
     case("patch what is missing", patch(ONE, {}), patch(ONE, [], JSON_PATCH)),
-    case("patch of an unknown type", post(WIDGETS, widget()), patch(ONE, {}, "application/json"), patch(ONE, {}, STRATEGIC_PATCH), patch(MAP, {}, "text/plain")),
+    case(
+        "patch of an unknown type",
+        post(WIDGETS, widget()),
+        patch(ONE, {}, "application/json"),
+        patch(ONE, {}, STRATEGIC_PATCH),
+        patch(MAP, {}, "text/plain"),
+    ),
     case(
         "json patch",
         post(WIDGETS, widget(roles=[{"name": "a", "replicas": 1}])),
-        patch(ONE, [{"op": "test", "path": "/spec/roles/0/replicas", "value": 1}, {"op": "replace", "path": "/spec/roles/0/replicas", "value": 2}], JSON_PATCH),
-        patch(ONE, [{"op": "test", "path": "/spec/roles/0/replicas", "value": 1}, {"op": "replace", "path": "/spec/roles/0/replicas", "value": 3}], JSON_PATCH),
+        patch(
+            ONE,
+            [
+                {"op": "test", "path": "/spec/roles/0/replicas", "value": 1},
+                {"op": "replace", "path": "/spec/roles/0/replicas", "value": 2},
+            ],
+            JSON_PATCH,
+        ),
+        patch(
+            ONE,
+            [
+                {"op": "test", "path": "/spec/roles/0/replicas", "value": 1},
+                {"op": "replace", "path": "/spec/roles/0/replicas", "value": 3},
+            ],
+            JSON_PATCH,
+        ),
         patch(ONE, [{"op": "remove", "path": "/spec/nothing"}], JSON_PATCH),
         patch(ONE, [{"op": "replace", "path": "/spec/low", "value": 4}], JSON_PATCH),
         patch(ONE, [{"op": "test", "path": "/spec/high", "value": None}], JSON_PATCH),
@@ -233,9 +365,28 @@ PATCHES = (
         patch(ONE, [{"op": "add", "path": "/metadata/annotations", "value": {"x": "y"}}], JSON_PATCH),
         patch(ONE, [{"op": "add", "path": "/metadata/annotations/a~1b", "value": "c"}], JSON_PATCH),
     ),
-    case("json patch of a config map", post(MAPS, config_map(a="b")), patch(MAP, [{"op": "test", "path": "/data/a", "value": "x"}], JSON_PATCH), patch(MAP, [{"op": "remove", "path": "/data/z"}], JSON_PATCH)),
-    case("strategic merge patch", post(PODS, pod(), only=("kind",)), patch(f"{PODS}/one", {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "j"}]}}, STRATEGIC_PATCH, only=("metadata.labels", "spec.containers.0.image", "spec.containers.0.name"))),
-    case("stripping managers", post(MAPS, config_map()), patch(MAP, {"metadata": {"managedFields": [{}]}}), patch(MAP, {"data": {"a": "b"}})),
+    case(
+        "json patch of a config map",
+        post(MAPS, config_map(a="b")),
+        patch(MAP, [{"op": "test", "path": "/data/a", "value": "x"}], JSON_PATCH),
+        patch(MAP, [{"op": "remove", "path": "/data/z"}], JSON_PATCH),
+    ),
+    case(
+        "strategic merge patch",
+        post(PODS, pod(), only=("kind",)),
+        patch(
+            f"{PODS}/one",
+            {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "j"}]}},
+            STRATEGIC_PATCH,
+            only=("metadata.labels", "spec.containers.0.image", "spec.containers.0.name"),
+        ),
+    ),
+    case(
+        "stripping managers",
+        post(MAPS, config_map()),
+        patch(MAP, {"metadata": {"managedFields": [{}]}}),
+        patch(MAP, {"data": {"a": "b"}}),
+    ),
     case(
         "server-side apply",
         apply(ONE, widget(roles=[{"name": "d", "replicas": 1}])),
@@ -246,7 +397,12 @@ PATCHES = (
         apply(ONE, {**widget(), "spec": {"roles": [{"name": "e"}]}}, "c"),
         apply(ONE, widget(), "a"),
     ),
-    case("apply conflicts with an update", post(WIDGETS, widget(low=1), query={"fieldManager": "u"}), apply(ONE, widget(low=2)), apply(ONE, widget(low=2, mode="Active"))),
+    case(
+        "apply conflicts with an update",
+        post(WIDGETS, widget(low=1), query={"fieldManager": "u"}),
+        apply(ONE, widget(low=2)),
+        apply(ONE, widget(low=2, mode="Active")),
+    ),
     case("apply without manager", apply(ONE, widget(), None)),
     case("apply with managed fields", apply(ONE, widget(metadata={"managedFields": [{"manager": "x"}]}))),
     case("apply duplicate keys", apply(ONE, widget(roles=[{"name": "d"}, {"name": "d"}]))),
@@ -255,13 +411,30 @@ PATCHES = (
     case("apply an invalid value", apply(ONE, widget(mode="Loud"))),
     case("apply an unknown field", apply(ONE, widget(colour="red"))),
     case("apply with a resourceVersion", apply(ONE, widget(metadata={"resourceVersion": "1"}))),
-    case("apply to the status", post(WIDGETS, widget()), apply(f"{ONE}/status", {**widget(mode="Active"), "status": {"ready": 1}}), apply(f"{WIDGETS}/none/status", {**widget("none"), "status": {"ready": 1}})),
-    case("apply labels and sets", apply(ONE, widget(metadata={"labels": {"a": "b"}}, tags=["x", "y"])), apply(ONE, widget(tags=["z"]), "b"), apply(ONE, widget(tags=["x"]), "a")),
+    case(
+        "apply to the status",
+        post(WIDGETS, widget()),
+        apply(f"{ONE}/status", {**widget(mode="Active"), "status": {"ready": 1}}),
+        apply(f"{WIDGETS}/none/status", {**widget("none"), "status": {"ready": 1}}),
+    ),
+    case(
+        "apply labels and sets",
+        apply(ONE, widget(metadata={"labels": {"a": "b"}}, tags=["x", "y"])),
+        apply(ONE, widget(tags=["z"]), "b"),
+        apply(ONE, widget(tags=["x"]), "a"),
+    ),
     case("apply a config map", apply(MAP, config_map(a="b")), apply(MAP, config_map(a="c"), "b")),
     case(
         "managers of updates",
-        post(WIDGETS, widget(roles=[{"name": "d", "replicas": 1}], labels={"x": "y"}), query={"fieldManager": "creator"}),
-        patch(ONE, [{"op": "replace", "path": "/spec/roles/0/replicas", "value": 2}], JSON_PATCH, query={"fieldManager": "scaler"}),
+        post(
+            WIDGETS, widget(roles=[{"name": "d", "replicas": 1}], labels={"x": "y"}), query={"fieldManager": "creator"}
+        ),
+        patch(
+            ONE,
+            [{"op": "replace", "path": "/spec/roles/0/replicas", "value": 2}],
+            JSON_PATCH,
+            query={"fieldManager": "scaler"},
+        ),
         patch(f"{ONE}/status", {"status": {"ready": 1}}, query={"fieldManager": "kubelet"}),
         patch(ONE, {"metadata": {"labels": {"l": "m"}, "annotations": {"n": "o"}}}, query={"fieldManager": "labeller"}),
         patch(ONE, {"spec": {"labels": None}}, query={"fieldManager": "remover"}),
@@ -269,26 +442,99 @@ PATCHES = (
 )
 
 SCHEMAS = (
-    case("wrong types", post(WIDGETS, widget(interval="often")), post(WIDGETS, widget(roles={})), post(WIDGETS, {**widget(), "spec": "x"})),
-    case("bounds", post(WIDGETS, widget(interval=4)), post(WIDGETS, widget(interval=301)), post(WIDGETS, widget(ratio=0))),
+    case(
+        "wrong types",
+        post(WIDGETS, widget(interval="often")),
+        post(WIDGETS, widget(roles={})),
+        post(WIDGETS, {**widget(), "spec": "x"}),
+    ),
+    case(
+        "bounds", post(WIDGETS, widget(interval=4)), post(WIDGETS, widget(interval=301)), post(WIDGETS, widget(ratio=0))
+    ),
     case("enum", post(WIDGETS, widget(mode="Loud"))),
-    case("int or string", post(WIDGETS, widget(target=0.5)), post(WIDGETS, widget(target="much")), post(WIDGETS, widget(target=7)), post(WIDGETS, widget("two", target="0.75"))),
-    case("lengths", post(WIDGETS, widget(note="x")), post(WIDGETS, widget(note="x" * 11)), post(WIDGETS, widget(steps=[])), post(WIDGETS, widget(tags=list("abcd")))),
-    case("required", post(WIDGETS, widget(targetRef={})), post(WIDGETS, widget(roles=[{"replicas": 1}])), post(WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}})),
-    case("too many", post(WIDGETS, widget(roles=[{"name": str(n)} for n in range(5)])), post(WIDGETS, widget(labels={"a": "", "b": "", "c": ""}))),
-    case("duplicates", post(WIDGETS, widget(roles=[{"name": "a"}, {"name": "a"}])), post(WIDGETS, widget(tags=["a", "a"]))),
+    case(
+        "int or string",
+        post(WIDGETS, widget(target=0.5)),
+        post(WIDGETS, widget(target="much")),
+        post(WIDGETS, widget(target=7)),
+        post(WIDGETS, widget("two", target="0.75")),
+    ),
+    case(
+        "lengths",
+        post(WIDGETS, widget(note="x")),
+        post(WIDGETS, widget(note="x" * 11)),
+        post(WIDGETS, widget(steps=[])),
+        post(WIDGETS, widget(tags=list("abcd"))),
+    ),
+    case(
+        "required",
+        post(WIDGETS, widget(targetRef={})),
+        post(WIDGETS, widget(roles=[{"replicas": 1}])),
+        post(WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}}),
+    ),
+    case(
+        "too many",
+        post(WIDGETS, widget(roles=[{"name": str(n)} for n in range(5)])),
+        post(WIDGETS, widget(labels={"a": "", "b": "", "c": ""})),
+    ),
+    case(
+        "duplicates",
+        post(WIDGETS, widget(roles=[{"name": "a"}, {"name": "a"}])),
+        post(WIDGETS, widget(tags=["a", "a"])),
+    ),
     case("a map of a wrong type", post(WIDGETS, widget(labels={"a": 1}))),
     case("a date", post(WIDGETS, widget(since="yesterday")), post(WIDGETS, widget(since="2026-11-29T15:49:15Z"))),
     case("a rule", post(WIDGETS, widget(low=3, high=2)), post(WIDGETS, widget(low=3, high=2, mode="Loud"))),
     case("a blocking error", post(WIDGETS, widget(low=3, high=2, interval="x"))),
-    case("immutability", post(WIDGETS, widget(targetRef={"name": "a"})), patch(ONE, {"spec": {"targetRef": {"name": "b"}}})),
+    case(
+        "immutability",
+        post(WIDGETS, widget(targetRef={"name": "a"})),
+        patch(ONE, {"spec": {"targetRef": {"name": "b"}}}),
+    ),
     case("nulls", post(WIDGETS, widget(note=None, interval=None, low=None))),
-    case("unknown fields", post(WIDGETS, {**widget(colour="red", free={"any": 1}), "extra": 1}), patch(ONE, {"spec": {"shape": "round"}})),
-    case("unknown metadata", post(WIDGETS, widget(metadata={"colour": "red"})), post(WIDGETS, widget("two", metadata={"colour": "red"}), query={"fieldValidation": "Strict"})),
-    case("strict", post(WIDGETS, widget(colour="red"), query={"fieldValidation": "Strict"}), post(WIDGETS, widget()), patch(ONE, {"spec": {"colour": "red"}}, query={"fieldValidation": "Strict"}, only=("code", "reason", "details.name", "details.kind"))),
-    case("duplicate members", post(WIDGETS, b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"one"},"spec":{"mode":"Shadow","mode":"Active"}}')),
-    case("strict duplicate members", post(WIDGETS, b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"one"},"spec":{"mode":"Shadow","mode":"Active"}}', query={"fieldValidation": "Strict"})),
-    case("two versions", post(WIDGETS_ALPHA, widget(version="v1alpha1")), get(ONE), patch(ONE, {"spec": {"mode": "Active"}}), get(f"{WIDGETS_ALPHA}/one")),
+    case(
+        "unknown fields",
+        post(WIDGETS, {**widget(colour="red", free={"any": 1}), "extra": 1}),
+        patch(ONE, {"spec": {"shape": "round"}}),
+    ),
+    case(
+        "unknown metadata",
+        post(WIDGETS, widget(metadata={"colour": "red"})),
+        post(WIDGETS, widget("two", metadata={"colour": "red"}), query={"fieldValidation": "Strict"}),
+    ),
+    case(
+        "strict",
+        post(WIDGETS, widget(colour="red"), query={"fieldValidation": "Strict"}),
+        post(WIDGETS, widget()),
+        patch(
+            ONE,
+            {"spec": {"colour": "red"}},
+            query={"fieldValidation": "Strict"},
+            only=("code", "reason", "details.name", "details.kind"),
+        ),
+    ),
+    case(
+        "duplicate members",
+        post(
+            WIDGETS,
+            b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"one"},"spec":{"mode":"Shadow","mode":"Active"}}',
+        ),
+    ),
+    case(
+        "strict duplicate members",
+        post(
+            WIDGETS,
+            b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"one"},"spec":{"mode":"Shadow","mode":"Active"}}',
+            query={"fieldValidation": "Strict"},
+        ),
+    ),
+    case(
+        "two versions",
+        post(WIDGETS_ALPHA, widget(version="v1alpha1")),
+        get(ONE),
+        patch(ONE, {"spec": {"mode": "Active"}}),
+        get(f"{WIDGETS_ALPHA}/one"),
+    ),
 )
 
 READS = (

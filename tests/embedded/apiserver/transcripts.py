@@ -135,7 +135,9 @@ def comparable(records: list[dict[str, Any]], namespace: str) -> list[dict[str, 
         if key == "name" and re.fullmatch(r"run-[a-z0-9]{5}", text):
             return "run-<generated>"
         if key == "message" and isinstance(parent, dict) and ("code" in parent or "reason" in parent):
-            text = re.sub(r"resource version: \d+, current: \d+|resource version: \d+ \(\d+\)", "resource version: <rv>", text)
+            text = re.sub(
+                r"resource version: \d+, current: \d+|resource version: \d+ \(\d+\)", "resource version: <rv>", text
+            )
             text = re.sub(r"UID in object meta: [0-9a-f-]{36}", "UID in object meta: <uid>", text)
             text = re.sub(r"ResourceVersion in object meta: \d+", "ResourceVersion in object meta: <rv>", text)
         return re.sub(r"^\d+s$", "<age>", text)
