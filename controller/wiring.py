@@ -53,9 +53,9 @@ from controller.reconcile import (
     Committer,
     ControllerCaches,
     NoRecords,
+    Reconciler,
     RecordDirectory,
     RecordSink,
-    Reconciler,
     Reporter,
     Sampler,
     StatusWriter,
@@ -191,7 +191,8 @@ class Controller:
                 crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             except NotFound:
                 raise OperationFailed(
-                    f"the CustomResourceDefinition {name} is not installed; for the scaler: mdscaler crd | kubectl apply -f -"
+                    f"the CustomResourceDefinition {name} is not installed (mdscaler crd | kubectl apply -f - installs "
+                    "the scaler's, the other one comes with the operator of ModelDeployments)"
                 ) from None
             except Forbidden:
                 crd = {}
@@ -200,8 +201,8 @@ class Controller:
             labels = (crd.get("metadata") or {}).get("labels") or {}
             if name == _SCALER_CRD and labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
                 self._reconciler.stay_in_shadow(
-                    f"the CustomResourceDefinition {name} does not carry {MANAGED_BY_LABEL}={MANAGED_BY}: another controller "
-                    "may act on these scalers, so nothing is written"
+                    f"the CustomResourceDefinition {name} does not carry {MANAGED_BY_LABEL}={MANAGED_BY}: another "
+                    "controller may act on these scalers, so nothing is written"
                 )
                 self._log.warning("staying in Shadow", crd=name, reason="it is not ours, or cannot be read")
 
@@ -218,7 +219,7 @@ class Controller:
         except TimeoutError:
             late = [each.resource.plural for each in self._caches.informers if not each.has_synced]
             raise OperationFailed(
-                f"could not read {', '.join(late) or 'all objects'} within {CACHE_SYNC_SECONDS:g} s; see the log for why"
+                f"could not read {', '.join(late) or 'all objects'} within {CACHE_SYNC_SECONDS:g} s; the log says why"
             ) from None
         settle()
         self._synced = True

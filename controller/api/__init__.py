@@ -1,5 +1,21 @@
 """Typed resources: our own kind in both directions, tolerant views of the others, and the CRDs made from them."""
 
+from controller.api.algorithms import (
+    Adaptive,
+    Algorithm,
+    AlgorithmType,
+    CapacityPrior,
+    Correction,
+    Posture,
+    Predictive,
+    PriorWorkload,
+    Proportional,
+    ProportionalMetric,
+    RoleTarget,
+    TokenThroughput,
+    Trust,
+)
+from controller.api.behavior import Behavior, PolicySelect, PolicyType, ScaleDown, ScaleUp, ScalingPolicy
 from controller.api.bindings import (
     AnnotationProblem,
     BoundBy,
@@ -80,35 +96,32 @@ from controller.api.contract import (
 )
 from controller.api.crds import KINDS, crds_as_yaml, model_deployment_crd, render_crds, scaler_crd
 from controller.api.decoding import UndecodableObject, decode_view
-from controller.api.model_deployment import (
-    ConditionView,
-    DeploymentMeta,
-    DeploymentRoleStatus,
+from controller.api.deployment_spec import (
     ElasticEp,
     Engine,
     EnvVar,
     KvTransfer,
     LocalRef,
-    ManagedFields,
     Model,
-    ModelDeployment,
     ModelDeploymentSpec,
-    ModelDeploymentStatus,
-    ModelStatus,
-    Phase,
-    ReplicaWriter,
-    Retirement,
-    RetirementState,
     Role,
-    RoleEndpoints,
     RolePort,
     RoleResources,
     Router,
+)
+from controller.api.deployment_status import (
+    DeploymentRoleStatus,
+    ModelDeploymentStatus,
+    ModelStatus,
+    Phase,
+    Retirement,
+    RetirementState,
+    RoleEndpoints,
     RouterStatus,
     ServingEndpoints,
-    quantity_of,
-    seconds_of,
 )
+from controller.api.foreign import ConditionView, quantity_of, seconds_of
+from controller.api.model_deployment import DeploymentMeta, ManagedFields, ModelDeployment, ReplicaWriter
 from controller.api.pods import (
     Container,
     ContainerPort,
@@ -138,33 +151,7 @@ from controller.api.pools import (
 from controller.api.reading import render
 from controller.api.reference import api_reference
 from controller.api.scaler import MdsView, ModelDeploymentScaler, parse_spec, parse_status, render_scaler
-from controller.api.scaler_spec import (
-    Adaptive,
-    Algorithm,
-    AlgorithmType,
-    Behavior,
-    CapacityPrior,
-    Correction,
-    Mode,
-    PolicySelect,
-    PolicyType,
-    Posture,
-    Predictive,
-    PriorWorkload,
-    Proportional,
-    ProportionalMetric,
-    Ratio,
-    RoleBounds,
-    RoleTarget,
-    Sampling,
-    ScaleDown,
-    ScalerSpec,
-    ScaleUp,
-    ScalingPolicy,
-    TargetRef,
-    TokenThroughput,
-    Trust,
-)
+from controller.api.scaler_spec import Mode, Ratio, RoleBounds, Sampling, ScalerSpec, TargetRef
 from controller.api.scaler_status import (
     AdaptiveState,
     Binding,

@@ -111,12 +111,12 @@ KINDS = (
 
 
 def render_crds(kinds: Sequence[str] | None = None) -> list[Schema]:
-    """The CRDs of the kinds asked for (by kind, plural or short name, any case), in their order; None: all of them.
+    """The CRDs of the kinds asked for (by kind, plural or short name, any case), each once; None: all of them.
 
     Raises UsageError for a kind that this project does not define."""
     if kinds is None:
         return [_crd(kind) for kind in KINDS]
-    return [_crd(_find(name)) for name in dict.fromkeys(kinds)]
+    return [_crd(kind) for kind in dict.fromkeys(_find(name) for name in kinds)]
 
 
 def scaler_crd() -> Schema:

@@ -2,8 +2,8 @@
 
 A view is decoded fast and strictly first (`msgspec`, straight into slotted types). When the strict decoder refuses the
 bytes, because some writer put a wrong type into a member that we read, `decode_view` reads the same bytes tolerantly:
-the damaged member becomes its default, `malformed` of the view names the member and what was found, and the stream goes
-on. Tolerant reading works member by member and without recursion over the whole text, so that a number out of range or
+the damaged member becomes its default, `malformed` of the view holds a finding for it, and the stream goes on. Tolerant
+reading works member by member and without recursion over the whole text, so that a number out of range or
 a nesting without end costs the top-level member that holds it and nothing else.
 
 Raises `UndecodableObject` only for bytes that are no JSON object at all: then the stream itself is broken.
@@ -20,10 +20,13 @@ from typing import TypeVar, cast
 import msgspec
 
 from controller.api.members import members_of
-from controller.api.reading import note_of, read_member_tolerant
+from controller.api.reading import read_member_tolerant
 from controller.foundation import FieldError
 
 V = TypeVar("V", bound=msgspec.Struct)
+
+# More damage than this is one finding about the whole object, whose path is empty.
+_MAX_FINDINGS = 64
 
 
 class UndecodableObject(ValueError):
@@ -59,7 +62,14 @@ def decode_tolerantly(view: type[V], data: bytes) -> V:
         problems += found
         if read is not None:
             members[field.name] = read
-    return view(**members, malformed=note_of(problems))
+    return view(**members, malformed=_bounded(problems))
+
+
+def _bounded(problems: list[FieldError]) -> tuple[FieldError, ...]:
+    if len(problems) <= _MAX_FINDINGS:
+        return tuple(problems)
+    rest = len(problems) - _MAX_FINDINGS
+    return (*problems[:_MAX_FINDINGS], FieldError("", f"and {rest} more findings"))
 
 
 @cache

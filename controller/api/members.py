@@ -64,8 +64,8 @@ class TimeFormat(Enum):
 # Seconds since the Unix epoch in memory, RFC 3339 in JSON.
 Time = Annotated[float, TimeFormat.SECONDS]
 MicroTime = Annotated[float, TimeFormat.MICROSECONDS]
-# A quantity that only passes through: a view reads it as written and converts it where it is used.
-RawQuantity = Annotated[str | int, "quantity"]
+# A foreign quantity: a view keeps it as written and converts it where it is used.
+RawQuantity = str | int
 
 
 class Form(Enum):
@@ -111,8 +111,11 @@ class MemberOf:
         return self.shape.member
 
 
-class ApiStruct(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of everything that is part of an API object: frozen, camelCase in JSON."""
+class ApiStruct(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Base of everything that is part of an API object: frozen, camelCase in JSON.
+
+    Untracked by the garbage collector: decoded values form trees, never cycles, and a cache of 100,000 of them would
+    make every full collection scan millions of objects."""
 
     RULES: ClassVar[tuple[CelRule, ...]] = ()  # rules over several members of this object
 
@@ -147,7 +150,7 @@ def members_of(struct: type[msgspec.Struct]) -> tuple[MemberOf, ...]:
 
 def shape_of(annotation: object) -> Shape:
     """Take a type annotation apart; `None` in a union only says that the member may be left out."""
-    member, time_format, raw = _NO_MEMBER, TimeFormat.SECONDS, False
+    member, time_format = _NO_MEMBER, TimeFormat.SECONDS
     while True:
         if typing.get_origin(annotation) is Annotated:
             annotation, *extras = typing.get_args(annotation)
@@ -156,8 +159,6 @@ def shape_of(annotation: object) -> Shape:
                     member = extra
                 elif isinstance(extra, TimeFormat):
                     time_format = extra
-                elif extra == "quantity":
-                    raw = True
             continue
         if typing.get_origin(annotation) in (typing.Union, types.UnionType):
             options = [option for option in typing.get_args(annotation) if option is not types.NoneType]
@@ -175,7 +176,7 @@ def shape_of(annotation: object) -> Shape:
     simple = {str: Form.STRING, int: Form.INTEGER, bool: Form.BOOLEAN, Decimal: Form.QUANTITY, float: Form.TIME}
     if isinstance(annotation, type):
         if annotation in simple:
-            return Shape(simple[annotation], member, time_format=time_format, raw=raw)
+            return Shape(simple[annotation], member, time_format=time_format)
         if issubclass(annotation, StrEnum):
             return Shape(Form.ENUM, member, python=annotation)
         if issubclass(annotation, msgspec.Struct):

@@ -1,6 +1,6 @@
 """Pods of a ModelDeployment: who they are, whether they serve, where their metrics are.
 
-Foreign objects: nothing is required, and what cannot be read is None. `malformed` names what was present with a wrong
+Foreign objects: nothing is required, and what cannot be read is None. `malformed` holds what was present with a wrong
 type; such a Pod is not used.
 """
 
@@ -30,9 +30,9 @@ from controller.api.contract import (
     SCRAPE_PORT_ANNOTATION,
     SCRAPE_SCHEME_ANNOTATION,
 )
+from controller.api.foreign import seconds_of
 from controller.api.members import ApiStruct
-from controller.api.model_deployment import seconds_of
-from controller.foundation import ObjectMeta, OwnerReference
+from controller.foundation import FieldError, ObjectMeta, OwnerReference
 
 
 class ContainerPort(ApiStruct, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ class Pod(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
-    malformed: str = msgspec.field(default="", name="-malformed")
+    malformed: tuple[FieldError, ...] = msgspec.field(default=(), name="-malformed")
 
     RESOURCE: ClassVar = PODS
 

@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from controller.api.contract import CONFIG_MAPS, INSTANCE_TYPES, MODEL_ARTIFACTS, NODES
+from controller.api.foreign import ConditionView, quantity_of
 from controller.api.members import ApiStruct, CelRule, Member, RawQuantity
-from controller.api.model_deployment import ConditionView, quantity_of
-from controller.foundation import ObjectMeta
+from controller.foundation import FieldError, ObjectMeta
 
 
 class UnitResources(ApiStruct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class InstanceType(ApiStruct, frozen=True, kw_only=True):
     status: Annotated[InstanceTypeStatus, Member("The pool as observed.")] = msgspec.field(
         default_factory=InstanceTypeStatus
     )
-    malformed: str = msgspec.field(default="", name="-malformed")
+    malformed: tuple[FieldError, ...] = msgspec.field(default=(), name="-malformed")
 
     RESOURCE: ClassVar = INSTANCE_TYPES
 
@@ -192,7 +192,7 @@ class ModelArtifact(ApiStruct, frozen=True, kw_only=True):
     status: Annotated[ModelArtifactStatus, Member("The artifact as observed.")] = msgspec.field(
         default_factory=ModelArtifactStatus
     )
-    malformed: str = msgspec.field(default="", name="-malformed")
+    malformed: tuple[FieldError, ...] = msgspec.field(default=(), name="-malformed")
 
     RESOURCE: ClassVar = MODEL_ARTIFACTS
 
@@ -211,7 +211,7 @@ class ConfigMap(ApiStruct, frozen=True, kw_only=True):
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     data: dict[str, str] | None = None
-    malformed: str = msgspec.field(default="", name="-malformed")
+    malformed: tuple[FieldError, ...] = msgspec.field(default=(), name="-malformed")
 
     RESOURCE: ClassVar = CONFIG_MAPS
 
@@ -220,6 +220,6 @@ class Node(ApiStruct, frozen=True, kw_only=True):
     """A Node, as far as its labels go."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    malformed: str = msgspec.field(default="", name="-malformed")
+    malformed: tuple[FieldError, ...] = msgspec.field(default=(), name="-malformed")
 
     RESOURCE: ClassVar = NODES

@@ -79,17 +79,19 @@ def read_member_tolerant(field: MemberOf, value: object) -> tuple[object, list[F
 
 def note_of(problems: list[FieldError]) -> str:
     """Findings of a tolerant reading in one line, bounded."""
-    shown = "; ".join(str(problem) for problem in problems[:_MAX_NOTES])
+    shown = "; ".join(str(problem) if problem.path else problem.message for problem in problems[:_MAX_NOTES])
     rest = len(problems) - _MAX_NOTES
     return f"{shown}; and {rest} more" if rest > 0 else shown
 
 
 def render(struct: msgspec.Struct) -> dict[str, object]:
-    """The JSON object that stands for a typed one; members equal to their default are left out."""
+    """The JSON object that stands for a typed one. Members equal to their default are left out, unless the schema
+    requires them (an ordinal of 0 must be seen)."""
     rendered: dict[str, object] = {}
     for field in members_of(type(struct)):
         value = getattr(struct, field.name)
-        if value is not None and (field.required or value != field.default):
+        always = field.required or field.member.required
+        if value is not None and (always or value != field.default):
             rendered[field.json_name] = render_value(field.shape, value)
     return rendered
 

@@ -26,13 +26,13 @@ from controller.foundation import FieldError, ObjectMeta, describe
 _EMPTY = msgspec.Raw()
 
 
-class MdsView(msgspec.Struct, frozen=True):
+class MdsView(msgspec.Struct, frozen=True, gc=False):
     """A ModelDeploymentScaler as the cache holds it."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: msgspec.Raw = _EMPTY
     status: msgspec.Raw = _EMPTY
-    malformed: str = msgspec.field(default="", name="-malformed")
+    malformed: tuple[FieldError, ...] = msgspec.field(default=(), name="-malformed")
 
     RESOURCE: ClassVar = MODEL_DEPLOYMENT_SCALERS
 

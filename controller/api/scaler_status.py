@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 
 from controller.api.conditions import Condition
+from controller.api.limits import MAX_ROLES
 from controller.api.members import ApiStruct, Member, MicroTime, Time
-from controller.api.scaler_spec import MAX_ROLES
 
 # Bounds of what is kept for a restart: 4 KiB per role with everything else.
 MAX_HISTORY = 64

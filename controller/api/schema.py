@@ -27,6 +27,7 @@ _UNSIGNED_QUANTITY = QUANTITY_PATTERN.replace("[+-]", r"\+", 1)
 # As long as the parser takes.
 _QUANTITY_LENGTH = 64
 _INT32_MAX = 2**31 - 1
+_EXACT_IN_FLOAT = 2**53
 
 
 def object_schema(struct: type[msgspec.Struct], *, defaults: bool) -> Schema:
@@ -116,7 +117,8 @@ def _integer(member: Member) -> Schema:
     schema: Schema = {"type": "integer", "format": "int32" if small else "int64"}
     if member.at_least is not None:
         schema["minimum"] = int(member.at_least)
-    if member.at_most is not None:
+    # The API server holds bounds as float64: 2⁶³ − 1 becomes 2⁶³, and every value is refused for it.
+    if member.at_most is not None and int(member.at_most) <= _EXACT_IN_FLOAT:
         schema["maximum"] = int(member.at_most)
     return schema
 

@@ -1,7 +1,7 @@
 """Rules that need the target: which roles it has, of which kinds, on which hardware, behind which engine limits.
 
 `validate_against_target` is total: it returns findings and never raises. Called with None (the target does not exist
-yet) it checks what holds for every target that could come.
+yet) it checks what holds for every target that could come; for a target that cannot be read it finds nothing.
 """
 
 from __future__ import annotations
@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import ROUND_DOWN, Decimal
 
+from controller.api.algorithms import Algorithm, AlgorithmType, Proportional, ProportionalMetric, RoleTarget
 from controller.api.contract import EngineName, RoleKind
-from controller.api.model_deployment import ModelDeployment, Role
-from controller.api.scaler_spec import (
-    Algorithm,
-    AlgorithmType,
-    Proportional,
-    ProportionalMetric,
-    RoleTarget,
-    ScalerSpec,
-)
+from controller.api.deployment_spec import Role
+from controller.api.model_deployment import ModelDeployment
+from controller.api.scaler_spec import ScalerSpec
 from controller.foundation import FieldError, format_quantity
 
 _CAPACITY_MEMBERS = {
@@ -40,6 +35,8 @@ def validate_against_target(spec: ScalerSpec, target: ModelDeployment | None) ->
     """Findings of a valid spec against its target, sorted by path."""
     if target is None:
         findings = [*_unresolved(spec.algorithm)]
+    elif target.unreadable:
+        findings = []  # what cannot be read proves nothing
     else:
         findings = [*_roles(spec, target), *_proportional(spec, target), *_capacities(spec.algorithm, target)]
     return sorted(set(findings))

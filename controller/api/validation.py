@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+from controller.api.algorithms import Algorithm, AlgorithmType, Proportional, TokenThroughput
 from controller.api.ratios import Band, contradiction, fits
-from controller.api.scaler_spec import Algorithm, AlgorithmType, Proportional, Ratio, ScalerSpec, TokenThroughput
+from controller.api.scaler_spec import Ratio, ScalerSpec
 from controller.foundation import FieldError, format_quantity
 
 _BLOCKS = {

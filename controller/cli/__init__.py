@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Protocol, runtime_checkable
 
-import click
 import typer
 import typer.main
 
@@ -34,6 +34,15 @@ app.command("crd")(crd)
 app.command("version")(version_command.version)
 
 
+@runtime_checkable
+class _UsageProblem(Protocol):
+    """click's ClickException. Newer typer carries a copy of click under a private name, so the shape decides."""
+
+    exit_code: int
+
+    def format_message(self) -> str: ...
+
+
 def main() -> None:
     """Entry point of the console script."""
     sys.exit(run(sys.argv[1:]))
@@ -43,19 +52,23 @@ def run(arguments: list[str]) -> int:
     """Run one command; returns the exit status."""
     try:
         outcome = typer.main.get_command(app).main(args=arguments, prog_name="mdscaler", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return _say("interrupted", 1)
     except MdscalerError as error:
         return _say(str(error), error.exit_status)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return _say("interrupted", 1)
     except BrokenPipeError:
         # The reader of our output went away (`mdscaler crd | head`): that is its right, and no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        if not isinstance(error, _UsageProblem):
+            raise
+        message = " ".join(error.format_message().split())
+        if not message:
+            return error.exit_code  # no command was given, and the help has been printed
+        return _say(f"{message} (mdscaler --help, or mdscaler COMMAND --help)", error.exit_code)
     return outcome if isinstance(outcome, int) else 0
 
 

@@ -28,6 +28,7 @@ from controller.embedded.apiclient import ApiClient, ApiFailure, ListWatch
 from controller.embedded.contract import DeploymentSpec, RoleSpec, read_deployment
 from controller.embedded.deployment_status import RoleCounts, deployment_status
 from controller.embedded.engine import EngineConfig, EngineServer, EngineState
+from controller.embedded.engine_roles import engine_config, read_in_flight
 from controller.embedded.loopback import LoopbackAddresses
 from controller.embedded.pods import PodFacts, pod_object, pod_status
 from controller.embedded.retirement import (
@@ -48,7 +49,6 @@ _BUSY_SECONDS = 2.0  # while a replica is being retired or does not answer
 _UNREADY_AFTER_SECONDS = 30.0
 _READ_SECONDS = 2.0  # wall time for one idle read, as the contract allows
 _RETRY_SECONDS = 0.2  # wall time after an API call that failed
-_RUNNING, _WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class Actuator:
 
     async def _create(self, deployment: _Deployment, role: RoleSpec, ordinal: int) -> None:
         spec = deployment.spec
-        engine = EngineServer(_engine_config(self._engine, spec, role), self._clock, on_change=self._engine_changed)
+        engine = EngineServer(engine_config(self._engine, spec, role), self._clock, on_change=self._engine_changed)
         pod = await self._api.create(contract.PODS, spec.namespace, pod_object(spec, role, ordinal))
         now = self._clock.now()
         deployment.replicas[role.name, ordinal] = _Replica(
@@ -296,22 +296,11 @@ class Actuator:
             labelled=replica.labelled or contract.ENDPOINT_ELIGIBLE in labels,
             routed=any(member.eligible for member in routed),
             answering=sum(member.in_flight for member in routed),
-            in_flight=await self._read_in_flight(replica.engine) if draining else None,
+            in_flight=await read_in_flight(self._reads, replica.engine)
+            if draining and self._reads is not None
+            else None,
             pod_exists=exists,
         )
-
-    async def _read_in_flight(self, engine: EngineServer) -> int | None:
-        """Requests in the engine by its own gauges, None when they cannot be read: that is not idleness."""
-        assert self._reads is not None  # noqa: S101 - set by start
-        try:
-            async with self._reads.get(f"{engine.url}/metrics/?name[]={_RUNNING}&name[]={_WAITING}") as response:
-                if response.status != 200:
-                    return None
-                body = await response.text()
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return None
-        values = [line.rpartition(" ")[2] for line in body.splitlines() if line.startswith((_RUNNING, _WAITING))]
-        return round(sum(map(float, values))) if len(values) == 2 else None
 
     # Pods and status
 
@@ -405,24 +394,3 @@ def _role_counts(deployment: _Deployment, role: str) -> RoleCounts:
         ready=sum(replica.ready for replica in staying),
         eligible=sum(replica.labelled for replica in staying),
     )
-
-
-def _engine_config(base: EngineConfig, spec: DeploymentSpec, role: RoleSpec) -> EngineConfig:
-    """The engine of a role: the base with the deployment's model and the flags that engine servers know. A flag whose
-    value is not a positive number is ignored with a warning, as the engine would refuse to start for ever."""
-    changes: dict[str, int] = {}
-    for flag, name in (
-        ("max-num-seqs", "max_num_seqs"),
-        ("max-num-batched-tokens", "max_num_batched_tokens"),
-        ("max-model-len", "max_model_len"),
-    ):
-        value = role.flags.get(flag)
-        if value is None:
-            continue
-        if value.isdecimal() and int(value) > 0:
-            changes[name] = int(value)
-        else:
-            _LOG.warning(
-                "embedded operator: role %s: --%s %s is not a positive number, ignored", role.name, flag, value
-            )
-    return replace(base, model_name=spec.model_name or base.model_name, **changes)  # type: ignore[arg-type]

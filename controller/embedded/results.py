@@ -57,7 +57,7 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class WorldResults:
-    """Totals of a run, and its course. Times are model time, from the first moment of the traffic to the last answer."""
+    """Totals of a run, and its course. Times are model time, from the start of the traffic to its last answer."""
 
     duration_seconds: float
     requests: int

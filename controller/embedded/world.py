@@ -22,6 +22,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ class World:
         self._clock = clock
         self._addresses = LoopbackAddresses()
         self.api = ApiServer(clock=clock)
+        self.serving = asyncio.Event()  # the API server answers and has every object; replicas may still be starting
         self.router = Router(clock)
         self._client: ApiClient | None = None
         self._actuator: Actuator | None = None
@@ -118,6 +120,7 @@ class World:
         for obj in config.objects:
             metadata = {"namespace": config.namespace, **obj.get("metadata", {})}
             self.api.put({**obj, "metadata": metadata})
+        self.serving.set()
         self._client = ApiClient(self.api.url)
         engine = EngineConfig(
             model_name=config.model_name,
@@ -186,8 +189,7 @@ class World:
         loads = [engine.load() for engine in self.actuator.engines]
         clients = self._clients
         totals = clients.totals if clients is not None else None
-        recent = self._recent(now)
-        seconds = max(1.0, min(_SNAPSHOT_SECONDS, now - self._began)) if self._began is not None else 1.0
+        recent, seconds = self._recent(now)
         ttft = Distribution().merge(interval.ttft for interval in recent)
         return WorldSnapshot(
             t_seconds=now - self._began if self._began is not None else -1.0,
@@ -227,7 +229,7 @@ class World:
             desired_replica_seconds=sum(seconds * counts.desired for counts, seconds in steps),
             max_ready_replicas=max((counts.ready for counts, _ in steps), default=0),
             max_desired_replicas=max((counts.desired for counts, _ in steps), default=0),
-            replica_changes=sum(a.desired != b.desired for (a, _), (b, _) in zip(steps, steps[1:], strict=False)),
+            replica_changes=sum(a.desired != b.desired for (a, _), (b, _) in pairwise(steps)),
             ttft_milliseconds=_quantiles(clients.ttft),
             itl_milliseconds=_quantiles(clients.itl),
             latest_send_seconds=clients.latest_seconds,
@@ -269,12 +271,14 @@ class World:
             self._course.desired.append(counts.desired)
             self._course.ready.append(counts.ready)
 
-    def _recent(self, now: float) -> list[Interval]:
+    def _recent(self, now: float) -> tuple[list[Interval], float]:
+        """The intervals of about the last minute, the current one included, and how long they have lasted."""
         if self._clients is None or self._began is None:
-            return []
-        count = max(1, round(_SNAPSHOT_SECONDS / self._config.interval_seconds))
-        last = int((now - self._began) / self._config.interval_seconds)
-        return self._clients.series.intervals[max(0, last - count) : last + 1]
+            return [], 1.0
+        width = self._config.interval_seconds
+        last = int((now - self._began) / width)
+        first = max(0, last - max(1, round(_SNAPSHOT_SECONDS / width)))
+        return self._clients.series.intervals[first : last + 1], max(1.0, now - self._began - first * width)
 
     def _deployment(self, port: int) -> dict[str, Any]:
         config = self._config
@@ -312,7 +316,7 @@ class World:
     async def _first_replicas(self) -> None:
         wanted = self._config.initial_replicas
         deadline = self._clock.now() + self._config.startup_seconds + _PATIENCE_SECONDS
-        while len([member for member in self.router.members if member.eligible]) < wanted:
+        while min(self.actuator.counts.ready, sum(member.eligible for member in self.router.members)) < wanted:
             if self.actuator.failure.done():
                 self.actuator.failure.result()
             if self._clock.now() > deadline:

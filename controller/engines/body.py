@@ -56,12 +56,12 @@ class BodyReader:
     ) -> EngineReading:
         """What the engine behind a body reports.
 
-        `engine`: the expected one, used where the body has series of several. `models`: the names whose series count
-        (the served model and its adapters); empty where the endpoint serves one. `role`: what the process does, where
-        that is known. `openmetrics`: the server said so.
+        `engine`: the expected one, in any case, used where the body has series of several. `models`: the names whose
+        series count (the served model and its adapters); empty where the endpoint serves one. `role`: what the process
+        does, where that is known. `openmetrics`: the server said so.
         """
         scan = self._scanner.scan(body, openmetrics=openmetrics)
-        profile = self._profile(scan, engine)
+        profile = self._profile(scan, None if engine is None else engine.lower())
         rows = self._rows(scan, profile)
         damaged = [name for name in scan.damaged if self._engine_of.get(name, profile.engine) == profile.engine]
         if not rows:

@@ -83,8 +83,8 @@ class Scanner:
         self._series: dict[bytes, Series] = {}  # by what stands before the value
         self._other_series: dict[tuple[str, Labels], Series] = {}
         self._blocks: dict[bytes, Labels] = {}  # label blocks without `le`; many families share one
-        # What stands before and after `le="…"` in a label block → the labels there.
-        self._around_le: dict[tuple[bytes, bytes], tuple[Labels, Labels]] = {}
+        # What stands before and after `le="…"` → the name, and the labels there.
+        self._around_le: dict[tuple[bytes, bytes], tuple[PrintedName, Labels, Labels]] = {}
 
     def scan(self, body: bytes, *, openmetrics: bool = False) -> Scan:
         """The wanted samples of a body. `openmetrics`: the server called it so, hence `# EOF` must stand at its end.
@@ -155,20 +155,25 @@ class Scanner:
 
     def _decode(self, key: bytes) -> Series | None:
         """The series of `name{labels}`, kept for the next scrape; None where the key is anything else."""
-        printed, brace, block = key.partition(b"{")
-        wanted = self._wanted_bytes.get(printed)
-        if wanted is None:
+        # Buckets of a histogram differ in nothing but `le`, so what stands around it is decoded once.
+        before, _, rest = key.partition(b'le="')
+        bound, _, after = rest.partition(b'"')
+        try:
+            template = self._around_le.get((before, after))
+            text = bound.decode()
+            if template is not None and "\\" not in text:
+                wanted, labels_before, labels_after = template
+                labels = (*labels_before, ("le", text), *labels_after)
+            else:
+                printed, brace, block = key.partition(b"{")
+                known = self._wanted_bytes.get(printed)
+                if known is None:
+                    return None
+                wanted = known
+                labels = self._decode_labels(block) if brace else ()
+                self._keep_template(wanted, labels, before, after, block)
+        except ValueError:
             return None
-        labels: Labels = ()
-        if brace:
-            # Buckets differ in nothing but `le`, so what stands around it is decoded once.
-            before, le, rest = block.partition(b'le="')
-            bound, _, after = rest.partition(b'"')
-            around = self._around_le.get((before, after)) if le and b"\\" not in bound else None
-            try:
-                labels = (*around[0], ("le", bound.decode()), *around[1]) if around else self._decode_labels(block)
-            except ValueError:
-                return None
         series = Series(wanted.printed, wanted.family, wanted.suffix, labels)
         if len(key) <= _LONGEST_CACHED_KEY:
             self._series[key] = series
@@ -182,18 +187,17 @@ class Scanner:
             name, labels, end = parse_labels(block)
             if name is not None or end != len(block):
                 raise ValueError("not only labels")
-        before, le, rest = block.partition(b'le="')
-        _, _, after = rest.partition(b'"')
-        if len(block) > _LONGEST_CACHED_KEY:
-            return labels
-        # Without escapes every quote opens or closes a value, so an even number of them and a comma (or nothing) before
+        if b'le="' not in block and len(block) <= _LONGEST_CACHED_KEY:
+            self._blocks[block] = labels
+        return labels
+
+    def _keep_template(self, wanted: PrintedName, labels: Labels, before: bytes, after: bytes, block: bytes) -> None:
+        # Without escapes every quote opens or closes a value, so an even number of them and a comma or the brace before
         # `le="` prove that it is the label `le` and no part of another name or value.
         labels_before, odd = divmod(before.count(b'"'), 2)
-        if not le:
-            self._blocks[block] = labels
-        elif not odd and before[-1:] in (b"", b",") and b"\\" not in block:
-            self._around_le[before, after] = (labels[:labels_before], labels[labels_before + 1 :])
-        return labels
+        plain = not odd and before[-1:] in (b"{", b",") and b'le="' in block and b"\\" not in block
+        if plain and len(block) <= _LONGEST_CACHED_KEY:
+            self._around_le[before, after] = (wanted, labels[:labels_before], labels[labels_before + 1 :])
 
     def _slow_series(self, name: str, labels: Labels) -> Series:
         """The one object for a series whose lines never find one by what stands before the last blank."""
@@ -214,7 +218,7 @@ def _refuse_other_formats(body: bytes) -> None:
     # llama.cpp b7010 to b7100 sent the exposition as one JSON string (#17384); TensorRT-LLM's /metrics is a JSON list.
     if start in (b'"', b"[") or (start == b"{" and not _QUOTED_SERIES.match(head)):
         raise BodyRefused(Reason.NOT_EXPOSITION, "the body is JSON")
-    if body.startswith(_GZIP) or b"\x00" in head:
+    if body.startswith(_GZIP) or b"\x00" in head[:4]:
         raise BodyRefused(Reason.NOT_EXPOSITION, "the body is binary")
 
 

@@ -40,11 +40,7 @@ _SUM_CHECKED_FROM = 100
 
 
 def complete(rank: RankHistogram) -> Histogram:
-    """One rank's histogram, checked. Raises Unobserved."""
-    if not rank.buckets:
-        raise Unobserved(MissingReason.ABSENT, "no buckets")
-    if any(not math.isfinite(count) for count in rank.buckets.values()):
-        raise Unobserved(MissingReason.NOT_FINITE, "a bucket count that is no number")
+    """One rank's histogram, checked; its bucket counts are finite and not negative. Raises Unobserved."""
     if math.inf not in rank.buckets:
         # The engine always prints +Inf, so buckets without it are a part of the truth.
         if rank.count is None or not math.isfinite(rank.count):
@@ -52,8 +48,6 @@ def complete(rank: RankHistogram) -> Histogram:
         rank.buckets[math.inf] = rank.count
     buckets = tuple(sorted(rank.buckets.items()))
     counts = [count for _, count in buckets]
-    if counts[0] < 0:
-        raise Unobserved(MissingReason.NEGATIVE, "a negative bucket count")
     if any(later < earlier for earlier, later in pairwise(counts)):
         raise Unobserved(MissingReason.INCONSISTENT, "bucket counts that fall with the bound")
     total = rank.sum if rank.sum is not None and math.isfinite(rank.sum) and rank.sum >= 0 else None

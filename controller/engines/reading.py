@@ -3,7 +3,7 @@
 `None` means "not observed" and is never zero; `EngineReading.missing` says why, field by field. Counters are cumulative
 since the start of the process and may start anew: a fall, another `counter_basis`, another `process_start_time_seconds`
 or another container behind the target means that no increase may be computed. Histogram counts are cumulative in both
-senses. All types are plain, frozen and JSON-able, because other rooms turn them into their own.
+senses. All types are plain and frozen, because other rooms turn them into their own.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import Self
@@ -44,12 +45,12 @@ _NO_SECOND_TRY = frozenset({Reason.UNREACHABLE, Reason.TLS})
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class _Turn:
-    """When a target's turn began."""
+    """When a target's turn began: model time, and monotonic wall time."""
 
-    def __init__(self, model_time: float, wall_time: float) -> None:
-        self.started_at = model_time
-        self.began = wall_time
+    started_at: float
+    began: float
 
 
 class Scraper:

@@ -30,13 +30,12 @@ HEADERS: Final = {
 
 
 class ScrapeFailed(Exception):
-    """A request that gave no body. `status` is set where a whole answer arrived with another status than 200."""
+    """A request that gave no body. `reason` is for machines, `message` one sentence for the person on call."""
 
-    def __init__(self, reason: Reason, message: str, *, status: int | None = None) -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
-        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,10 @@ async def get(
 def _refuse_status(response: aiohttp.ClientResponse) -> None:
     status = response.status
     if 300 <= status < 400:
-        raise ScrapeFailed(Reason.REDIRECT, f"HTTP {status}: redirects are not followed", status=status)
+        raise ScrapeFailed(Reason.REDIRECT, f"HTTP {status}: redirects are not followed")
     if status != 200:
         hint = " (SGLang needs --enable-metrics)" if status == 404 else ""
-        raise ScrapeFailed(Reason.HTTP_STATUS, f"HTTP {status}{hint}", status=status)
+        raise ScrapeFailed(Reason.HTTP_STATUS, f"HTTP {status}{hint}")
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:

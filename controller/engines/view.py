@@ -89,7 +89,8 @@ class View:
         """The histogram summed over ranks, and whether buckets had to be left out because not every rank has them."""
         stem = self._readable_stem(family)
         ranks: dict[Key, tuple[Place, RankHistogram]] = {}
-        for place, value in _totals(self._rows.get(f"{stem}_bucket", ())):
+        for row in _totals(self._rows.get(f"{stem}_bucket", ())):
+            place, value = row[0], _counted(row)
             if place.bound is None:
                 raise Unobserved(MissingReason.MALFORMED, f"a bucket of {stem} without a bound")
             _, rank = ranks.setdefault(place.rank, (place, RankHistogram()))

@@ -18,13 +18,16 @@ from typing import Any
 
 import yaml
 
-from controller.foundation import UsageError
+from controller.foundation import UsageError, redact
 from controller.kube.connection import Connection, Credentials, CredentialSource, TlsFiles
 from controller.kube.loaders import load_config_package
 from controller.kube.proxies import proxy_for
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NO_USER = "(no user)"
+_SECRET_KEYS = frozenset(
+    ("token", "password", "client-key-data", "id-token", "refresh-token", "access-token", "client-secret", "value")
+)
 _LOADER_FAILURES = (OSError, ValueError, TypeError, KeyError, AttributeError, AssertionError, RuntimeError)
 
 
@@ -125,7 +128,7 @@ def _open_kubeconfig(
             config_persister=lambda _: merger.save_changes(),
         )
     except (*_LOADER_FAILURES, package.ConfigException) as failure:
-        raise UsageError(f"kubeconfig {names} cannot be used: {_one_line(failure)}") from None
+        raise UsageError(f"kubeconfig {names} cannot be used: {type(failure).__name__}") from None
     source = _Kubeconfig(loader, settings, names, user, relax_x509_strict)
     entry = _entry(merger.config.value, "contexts", chosen) or {}
     return source, str((entry.get("context") or {}).get("namespace") or "default")
@@ -134,9 +137,13 @@ def _open_kubeconfig(
 def _check_document(path: Path) -> None:
     try:
         document = yaml.safe_load(path.read_bytes())
-    except (OSError, yaml.YAMLError) as failure:
-        reason = getattr(failure, "strerror", None) or _one_line(failure)
-        raise UsageError(f"kubeconfig {path} cannot be read: {reason}") from None
+    except OSError as failure:
+        raise UsageError(f"kubeconfig {path} cannot be read: {failure.strerror or failure}") from None
+    except yaml.YAMLError as failure:
+        # Its own message quotes the line, and that line may be the token's.
+        mark = getattr(failure, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise UsageError(f"kubeconfig {path} is not valid YAML{where}") from None
     if not isinstance(document, dict):
         raise UsageError(f"kubeconfig {path} is not a YAML mapping")
     for section in ("clusters", "contexts", "users"):
@@ -217,7 +224,9 @@ class _Kubeconfig:
         try:
             await self._loader.load_and_set(self._settings)
         except (*_LOADER_FAILURES, load_config_package().ConfigException) as failure:
-            raise UsageError(f"kubeconfig {self._names}: no credentials: {_one_line(failure)}") from None
+            # The loader names entries by their whole content.
+            reason = redact(_one_line(failure), _secrets_of(self._user))[:300]
+            raise UsageError(f"kubeconfig {self._names}: no credentials: {reason}") from None
         self._loaded = self._settings.credentials(relax_x509_strict=self._relax, extra_headers=self._impersonation)
         return self._loaded
 
@@ -260,6 +269,16 @@ def _impersonation_headers(user: Mapping[str, Any]) -> dict[str, str]:
     return headers
 
 
+def _secrets_of(section: object) -> list[str]:
+    """Every string that stands under a secret's name, at any depth of a user's entry."""
+    if isinstance(section, dict):
+        own = [str(value) for key, value in section.items() if key in _SECRET_KEYS and isinstance(value, str | int)]
+        return own + [secret for value in section.values() for secret in _secrets_of(value)]
+    if isinstance(section, list):
+        return [secret for value in section for secret in _secrets_of(value)]
+    return []
+
+
 def _service_account_namespace(directory: Path) -> str:
     try:
         return (directory / "namespace").read_text().strip() or "default"
@@ -268,4 +287,4 @@ def _service_account_namespace(directory: Path) -> str:
 
 
 def _one_line(failure: BaseException) -> str:
-    return " ".join((str(failure) or type(failure).__name__).split())[:300]
+    return " ".join((str(failure) or type(failure).__name__).split())

@@ -7,13 +7,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from controller.foundation import Resource
+from controller.foundation import KubeObject, Resource
 from controller.kube.classify import classify_status, read_status
 from controller.kube.envelopes import MetadataOnly, Skipped
 from controller.kube.errors import BadAnswer
 from controller.kube.pages import ListMeta, ListPage
 
-T = TypeVar("T")
+T = TypeVar("T", bound=KubeObject)
 
 _METADATA = msgspec.json.Decoder(MetadataOnly)
 
@@ -43,12 +43,7 @@ class ListDecoder(Generic[T]):
         except msgspec.DecodeError:
             return self._decode_each(body)
         self._check(page.kind, body)
-        items = page.items or []
-        if all(item.metadata.name for item in items):
-            return DecodedPage(page.metadata, items, [])
-        named = [item for item in items if item.metadata.name]
-        unnamed = [Skipped("the object has no metadata.name")] * (len(items) - len(named))
-        return DecodedPage(page.metadata, named, unnamed)
+        return _named(page.metadata, page.items or [], [])
 
     def _decode_each(self, body: bytes) -> DecodedPage[T]:
         try:
@@ -65,7 +60,7 @@ class ListDecoder(Generic[T]):
                 objects.append(self._item.decode(raw))
             except msgspec.DecodeError as failure:
                 skipped.append(Skipped(f"the object does not fit its projection: {failure}", _key_of(raw)))
-        return DecodedPage(page.metadata, objects, skipped)
+        return _named(page.metadata, objects, skipped)
 
     def _check(self, kind: str, body: bytes) -> None:
         if kind == self._kind:
@@ -73,6 +68,15 @@ class ListDecoder(Generic[T]):
         if (status := read_status(body)) is not None:
             raise classify_status(status, http_status=200)
         raise BadAnswer(f"a {self._kind} was asked for, the server sent {kind[:40] or 'no kind'}", reason="NotAList")
+
+
+def _named(meta: ListMeta, objects: list[T], skipped: list[Skipped]) -> DecodedPage[T]:
+    """An object without a name cannot be stored."""
+    if all(obj.metadata.name for obj in objects):
+        return DecodedPage(meta, objects, skipped)
+    named = [obj for obj in objects if obj.metadata.name]
+    unnamed = [Skipped("the object has no metadata.name")] * (len(objects) - len(named))
+    return DecodedPage(meta, named, skipped + unnamed)
 
 
 def _key_of(raw: msgspec.Raw) -> str:

@@ -210,7 +210,7 @@ class ListWatch:
             return Verdict(Delay.BACKOFF, reason_of(error))
         if isinstance(error, Invalid | Unsupported) or error.reason == SILENT_REASON:
             self._streaming.refuse()
-            return Verdict(Delay.NONE, reason_of(error))
+            return Verdict(Delay.NONE, RestartReason.UNSUPPORTED, error=False)
         self._list_once = True
         return Verdict(Delay.NONE, reason_of(error))
 

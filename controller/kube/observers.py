@@ -20,6 +20,7 @@ class RestartReason(enum.StrEnum):
     THROTTLED = "throttled"
     SILENT = "silent"  # nothing, not even a bookmark, for too long
     REFUSED = "refused"  # no connection
+    UNSUPPORTED = "unsupported"  # the server cannot stream lists; an ordinary one follows
     SERVER = "server"  # an internal error of the server
     OTHER = "other"
 

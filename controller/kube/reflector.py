@@ -39,7 +39,7 @@ from controller.kube.listwatch import (
     StreamingSupport,
     Verdict,
 )
-from controller.kube.observers import SILENT, ReflectorObserver
+from controller.kube.observers import SILENT, ReflectorObserver, RestartReason
 from controller.kube.pacing import TimeBudget, quiet_collector
 from controller.kube.pages import PageRequest
 
@@ -327,6 +327,8 @@ class Reflector(Generic[T]):
             delay = self._backoff.next_delay(now)
             if error is not None and error.retry_after_seconds is not None:
                 delay = max(delay, error.retry_after_seconds)
+        if verdict.reason is RestartReason.UNSUPPORTED:
+            _log.info("the server does not stream lists; they are fetched in pages", reason=str(error))
         if verdict.error:
             self._observer.failed(label, verdict.reason, self._backoff.failures)
             self._report(step, error, delay)

@@ -10,6 +10,7 @@ Only the informer writes. Everything is synchronous and for one event loop.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
@@ -93,13 +94,13 @@ class Store(Generic[T]):
             return [*self._objects.values()]
         return [obj for obj in self._objects.values() if obj.metadata.namespace == namespace]
 
-    def by_index(self, name: str, value: str) -> list[T]:  # type: ignore[valid-type]
+    def by_index(self, name: str, value: str) -> builtins.list[T]:
         """The objects under a value of an index, in the order in which they came under it. Raises KeyError for an
         unknown index."""
         objects = self._objects
         return [objects[key] for key in self._indices[name].keys(value)]
 
-    def index_values(self, name: str) -> list[str]:  # type: ignore[valid-type]
+    def index_values(self, name: str) -> builtins.list[str]:
         """The values of an index that have objects."""
         return self._indices[name].values()
 

@@ -51,8 +51,8 @@ class WorkQueue:
         self._ready: dict[str, tuple[Priority, float]] = {}  # key → lane, ready since
         self._processing: dict[str, float] = {}  # key → taken at
         self._again: dict[str, Priority] = {}  # added while processing
-        self._waiting: dict[str, tuple[float, Priority]] = {}  # key → ready at
-        self._heap: list[tuple[float, int, str]] = []  # may hold stale entries; `_waiting` decides
+        self._waiting: dict[str, tuple[float, Priority, int]] = {}  # key → ready at, lane, its entry in the heap
+        self._heap: list[tuple[float, int, str]] = []  # holds stale entries too; `_waiting` decides
         self._sequence = 0
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = 0.0
@@ -92,15 +92,14 @@ class WorkQueue:
             return
         at = self._now() + seconds
         known = self._waiting.get(key)
-        if known is not None:
-            priority = max(priority, known[1])
-            at = min(at, known[0])
-        self._waiting[key] = (at, priority)
-        if known is None or at < known[0]:
-            self._sequence += 1
-            heapq.heappush(self._heap, (at, self._sequence, key))
-            self._compact()
-            self._arm()
+        if known is not None and known[0] <= at:
+            self._waiting[key] = (known[0], max(priority, known[1]), known[2])
+            return
+        self._sequence += 1
+        self._waiting[key] = (at, max(priority, known[1]) if known else priority, self._sequence)
+        heapq.heappush(self._heap, (at, self._sequence, key))
+        self._compact()
+        self._arm()
 
     def add_rate_limited(self, key: str, priority: Priority = Priority.NORMAL) -> float:
         """The key failed: try again after its back-off, which is returned in seconds."""
@@ -235,7 +234,7 @@ class WorkQueue:
 
     def _is_stale(self, entry: tuple[float, int, str]) -> bool:
         waiting = self._waiting.get(entry[2])
-        return waiting is None or waiting[0] != entry[0]
+        return waiting is None or waiting[2] != entry[1]
 
     def _strike(self) -> None:
         self._timer = None
@@ -243,8 +242,7 @@ class WorkQueue:
         while self._heap and (self._heap[0][0] <= now or self._is_stale(self._heap[0])):
             entry = heapq.heappop(self._heap)
             if not self._is_stale(entry):
-                _, priority = self._waiting[entry[2]]
-                self.add(entry[2], priority)
+                self.add(entry[2], self._waiting[entry[2]][1])
         self._arm()
 
     def _check_idle(self) -> None:

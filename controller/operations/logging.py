@@ -51,7 +51,8 @@ def configure_logging(format_: LogFormat, level: str, stream: TextIO | None = No
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(out),
-        cache_logger_on_first_use=True,
+        # Not cached: a log line is rare here, and a cached logger would keep a stream that was replaced.
+        cache_logger_on_first_use=False,
     )
     # Libraries speak through the standard module; their warnings join our stream.
     logging.basicConfig(stream=out, level=logging.WARNING, format="%(message)s", force=True)

@@ -1,7 +1,8 @@
 """Turns API objects and resolved priors into the inputs of `decide`, and owns the format of a decision record. No
 I/O."""
 
-from controller.planning.inputs import capacities, decision_spec
+from controller.planning.continuity import Continuity, EarlyShrink, compare_with_unbroken
+from controller.planning.inputs import UnsupportedAlgorithm, capacities, decision_spec
 from controller.planning.memory import remembered, restored
 from controller.planning.record import FORMAT, Record, replay, replay_chain
 from controller.planning.record import decode as decode_record
@@ -10,8 +11,12 @@ from controller.planning.record import read as read_records
 
 __all__ = [
     "FORMAT",
+    "Continuity",
+    "EarlyShrink",
     "Record",
+    "UnsupportedAlgorithm",
     "capacities",
+    "compare_with_unbroken",
     "decision_spec",
     "decode_record",
     "encode_record",

@@ -10,15 +10,19 @@ import hashlib
 from decimal import Decimal
 
 from controller import api, scaling
-from controller.api import ModelDeployment, RoleKind, ScalerSpec
-from controller.api.scaler_spec import DEFAULT_ITL_TARGET_MILLISECONDS, DEFAULT_TTFT_TARGET_MILLISECONDS
+from controller.api import ModelDeployment, ScalerSpec
 from controller.scaling import Capacity, DecisionSpec
+
+
+class UnsupportedAlgorithm(ValueError):
+    """The spec asks for an algorithm that this version does not have."""
 
 
 def decision_spec(spec: ScalerSpec, target: ModelDeployment) -> DecisionSpec:
     """The spec as `decide` takes it: the scaler's roles in their order, each with its kind in the target.
 
-    Raises KeyError for a role that the target does not have; `validate_against_target` finds that first.
+    Raises KeyError for a role that the target does not have (`validate_against_target` finds that first), and
+    UnsupportedAlgorithm.
     """
     roles = []
     for bounds in spec.roles:
@@ -57,11 +61,10 @@ def decision_spec(spec: ScalerSpec, target: ModelDeployment) -> DecisionSpec:
 def capacities(spec: ScalerSpec, target: ModelDeployment) -> Capacity:
     """What one replica of each role serves. A role for which nothing is known has no entry: it is held."""
     found: Capacity = {}
-    explicit = _explicit_capacities(spec)
     for bounds in spec.roles:
         role = target.role(bounds.name)
         kind = role.known_kind if role is not None else None
-        number = explicit.get(kind) if kind is not None else None
+        number = None if kind is None else spec.algorithm.explicit_capacity(kind)
         if number is not None:
             found[bounds.name] = scaling.RoleCapacity(
                 effective_tokens_per_second=float(number), fingerprint=_fingerprint("explicit", str(kind), str(number))
@@ -70,49 +73,23 @@ def capacities(spec: ScalerSpec, target: ModelDeployment) -> Capacity:
 
 
 def _algorithm(spec: ScalerSpec) -> scaling.Algorithm:
-    algorithm = spec.algorithm
-    if algorithm.proportional is not None:
-        block = algorithm.proportional
-        return scaling.Proportional(
-            metric=scaling.Metric(block.metric),
-            role_targets={target.name: float(target.target) for target in block.role_targets},
-            tolerance=float(block.tolerance),
-        )
-    if algorithm.token_throughput is not None:
-        return _token_throughput(algorithm.token_throughput, prior=algorithm.capacity_prior is not None)
-    raise ValueError(f"algorithm type {algorithm.type} has no block")
-
-
-def _token_throughput(block: api.TokenThroughput, *, prior: bool) -> scaling.TokenThroughput:
-    return scaling.TokenThroughput(
-        stable_window_seconds=float(block.stable_window_seconds),
-        panic_window_seconds=float(block.panic_window_seconds),
-        panic_threshold=float(block.panic_threshold),
-        ttft_target_milliseconds=_latency(
-            block.ttft_target_milliseconds, DEFAULT_TTFT_TARGET_MILLISECONDS, prior=prior
-        ),
-        itl_target_milliseconds=_latency(block.itl_target_milliseconds, DEFAULT_ITL_TARGET_MILLISECONDS, prior=prior),
-    )
-
-
-def _explicit_capacities(spec: ScalerSpec) -> dict[RoleKind, Decimal | None]:
-    block = spec.algorithm.token_throughput or spec.algorithm.adaptive
-    if block is None and spec.algorithm.predictive is not None:
-        block = spec.algorithm.predictive.token_throughput
-    if block is None:
-        return {}
-    return {
-        RoleKind.SERVER: block.target_tokens_per_second,
-        RoleKind.PREFILL: block.prefill_target_tokens_per_second,
-        RoleKind.DECODE: block.decode_target_tokens_per_second,
-    }
-
-
-def _latency(given: Decimal | None, default: Decimal, *, prior: bool) -> float | None:
-    """With a prior the targets choose the operating point, so there an unset one is an error found by validation."""
-    if given is None:
-        return None if prior else float(default)
-    return float(given)
+    match spec.algorithm.block:
+        case api.Proportional() as block:
+            return scaling.Proportional(
+                metric=scaling.Metric(block.metric),
+                role_targets={target.name: float(target.target) for target in block.role_targets},
+                tolerance=float(block.tolerance),
+            )
+        case api.TokenThroughput() as block:
+            return scaling.TokenThroughput(
+                stable_window_seconds=float(block.stable_window_seconds),
+                panic_window_seconds=float(block.panic_window_seconds),
+                panic_threshold=float(block.panic_threshold),
+                ttft_target_milliseconds=_float(spec.algorithm.ttft_target_milliseconds),
+                itl_target_milliseconds=_float(spec.algorithm.itl_target_milliseconds),
+            )
+        case _:
+            raise UnsupportedAlgorithm(spec.algorithm.type)
 
 
 def _direction(block: api.ScaleUp | api.ScaleDown) -> scaling.DirectionBehavior:

@@ -48,7 +48,8 @@ def _persisted(role: RoleStatus) -> PersistedRole:
             return _decoder.decode(role.memory)
         except msgspec.DecodeError:
             pass  # edited, cut, or of another version: the fields below remain
-    entries = sorted(Recommendation(entry.time, entry.replicas) for entry in role.stabilization_history)
+    history = sorted(role.stabilization_history, key=lambda entry: (entry.time, entry.replicas))
+    entries = [Recommendation(entry.time, entry.replicas) for entry in history]
     return PersistedRole(
         history=History(
             highs=_falling(entries),

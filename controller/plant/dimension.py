@@ -55,6 +55,7 @@ class Dimension:
     need_replicas_peak: float  # of the 60-second mean
     need_replicas_mean: float
     need_replicas_low: float
+    need_replicas_start: float  # in the first window: what should be there when the traffic begins
     longest_decode_seconds: float
 
 
@@ -100,6 +101,7 @@ def dimension(
         need_replicas_peak=float(rates.max()) / effective,
         need_replicas_mean=float(rates.mean()) / effective,
         need_replicas_low=float(rates.min()) / effective,
+        need_replicas_start=float(rates[0]) / effective,
         longest_decode_seconds=longest * slowdown,
     )
 

@@ -67,8 +67,8 @@ def baseline_of(
     message = f"{manager} changed {changes}" if changes else "our counts were reversed repeatedly"
     if verdict.hold:
         message += (
-            "; after three reversals nothing is written any more: let the other writer leave spec.roles[].replicas alone, "
-            f"then annotate this scaler with {RESUME_ANNOTATION}=<any new value>"
+            "; after three reversals nothing is written any more: let the other writer leave spec.roles[].replicas "
+            f"alone, then annotate this scaler with {RESUME_ANNOTATION}=<any new value>"
         )
     else:
         message += "; taken as the new baseline"

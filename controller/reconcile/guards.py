@@ -22,8 +22,8 @@ class Guard:
 
 def unsupported(target: ModelDeployment, bounds: tuple[RoleBounds, ...]) -> Guard | None:
     """A role that nobody can scale by its count, or a target that cannot be read."""
-    if target.malformed:
-        return Guard(ActiveReason.TARGET_UNSUPPORTED, f"ModelDeployment {target.metadata.name}: {target.malformed}")
+    if target.unreadable:
+        return Guard(ActiveReason.TARGET_UNSUPPORTED, f"ModelDeployment {target.metadata.name}: {target.unreadable}")
     for bound in bounds:
         role = target.role(bound.name)
         status = target.role_status(bound.name)
@@ -63,8 +63,9 @@ def retirement_block(target: ModelDeployment) -> tuple[RetirementReason, str]:
     if retirement.aborted:
         return (
             RetirementReason.RETIREMENT_ABORTED,
-            f"the retirement of {replica} was aborted: {retirement.reason or 'no reason given'}; counts are not lowered "
-            "until it is retried (annotation modeldeployment.gpustack.ai/retirement-retry) or the replica is declared again",
+            f"the retirement of {replica} was aborted: {retirement.reason or 'no reason given'}; counts are not "
+            "lowered until it is retried (annotation modeldeployment.gpustack.ai/retirement-retry) or the replica is "
+            "declared again",
         )
     return RetirementReason.RETIREMENT_IN_PROGRESS, f"{replica} is being retired ({retirement.state})"
 

@@ -36,7 +36,7 @@ from controller.api import (
 from controller.foundation import Clock
 from controller.kube import Conflict, ConsistencyStore, Done, NotLeader, ReconcileOutcome, RequeueAfter
 from controller.operations import ScalerMetrics
-from controller.planning import Record, capacities, decision_spec, restored
+from controller.planning import Record, UnsupportedAlgorithm, capacities, decision_spec, restored
 from controller.reconcile.baseline import Baseline, baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer
@@ -183,6 +183,8 @@ class Reconciler:
         guard = unsupported(target, spec.roles)
         if guard is None and (findings := validate_against_target(spec, target)):
             guard = Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
+        if guard is None:
+            guard = _unplannable(spec, target)
         if guard is not None:
             return await self._stop(key, scaler, status, memory, guard)
         return await self._tick_when_due(key, scaler, spec, status, target, memory)
@@ -374,6 +376,15 @@ class Reconciler:
         self._metrics.forget(namespace, name)
         if memory is not None:
             self._consistency.forget(key, memory.uid)
+
+
+def _unplannable(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
+    try:
+        decision_spec(spec, target)
+    except UnsupportedAlgorithm as missing:
+        message = f"spec.algorithm.type: this version cannot decide by {missing}; use TokenThroughput or Proportional"
+        return Guard(ActiveReason.INVALID_SPEC, message)
+    return None
 
 
 def _within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:

@@ -105,8 +105,8 @@ def active_condition(decision: Decision, without_capacity: Sequence[str], genera
             ConditionType.SCALING_ACTIVE,
             False,
             ActiveReason.NO_CAPACITY,
-            f"nothing says what one replica of {', '.join(without_capacity)} serves: give a target in tokens per second, "
-            "or ask for a prior with capacityPrior; the counts are held",
+            f"nothing says what one replica of {', '.join(without_capacity)} serves: give a target in tokens per "
+            "second, or ask for a prior with capacityPrior; the counts are held",
             generation,
         )
     if all(role.metrics not in _ANSWERED for role in decision.roles):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.scaling.counts import LARGEST_READING
 from controller.scaling.demand import Sampling, observe_role
 from controller.scaling.explanation import explained
 from controller.scaling.latency import windowed
@@ -31,6 +32,7 @@ from controller.scaling.types import (
     Observation,
     Proportional,
     RatioSpec,
+    RoleCapacity,
     RoleKind,
     RoleObservation,
     RoleSpec,
@@ -55,6 +57,7 @@ def decide(
     A role that the observation lacks is held at its last known count; roles that the spec lacks are ignored.
     """
     state, now = usable_at(state, now, spec.sampling_interval_seconds)
+    capacity = {name: of_role for name, of_role in capacity.items() if _usable(of_role)}
     sampling = _sampling(spec)
     observations = _observations(spec, state, observation)
     states, ticks = _observe(spec, capacity, state, observations, sampling=sampling, now=now)
@@ -97,6 +100,12 @@ def decide(
     return decided, Decision(now=now, roles=decisions)
 
 
+def _usable(capacity: RoleCapacity) -> bool:
+    """Whether a capacity can divide a load; one that cannot counts as none."""
+    numbers = (capacity.effective_tokens_per_second, capacity.prompt_token_weight)
+    return all(0.0 < number < LARGEST_READING for number in numbers)
+
+
 def _sampling(spec: DecisionSpec) -> Sampling:
     if isinstance(spec.algorithm, Proportional):
         stable = max(DEFAULT_STABLE_SECONDS, spec.behavior.scale_down.stabilization_window_seconds)
@@ -115,8 +124,13 @@ def _observations(spec: DecisionSpec, state: State, observation: Observation) ->
     for seen in observation.roles:
         other = given.setdefault(seen.name, seen)
         if other is not seen:
-            given[seen.name] = min(other, seen, key=msgspec.json.encode)
+            given[seen.name] = min(other, seen, key=_in_json)
     return {role.name: given.get(role.name) or _unseen(role, state) for role in spec.roles}
+
+
+def _in_json(seen: RoleObservation) -> bytes:
+    members = sorted(seen.members, key=msgspec.json.encode)
+    return msgspec.json.encode(msgspec.structs.replace(seen, members=tuple(members)))
 
 
 def _unseen(role: RoleSpec, state: State) -> RoleObservation:

@@ -18,7 +18,6 @@ been seen to report the requests of clients long gone (vllm#49538, vllm#29928).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -97,19 +96,23 @@ _MISSING = MemberSample(state=SampleState.MISSING)
 _STALE = MemberSample(state=SampleState.STALE)
 
 
-def unambiguous(members: Iterable[Member]) -> dict[str, Member]:
-    """Members by key. Of several with one key the newest attempt counts; where that is undecided, none has a
-    reading."""
-    chosen: dict[str, Member] = {}
-    for member in members:
-        other = chosen.setdefault(member.key, member)
-        if other is member or other == member:
-            continue
-        if (member.sampled_at, member.incarnation) == (other.sampled_at, other.incarnation):
-            chosen[member.key] = msgspec.structs.replace(min(member, other, key=repr), reading=None)
-        elif (member.sampled_at, member.incarnation) > (other.sampled_at, other.incarnation):
-            chosen[member.key] = member
+def unambiguous(members: tuple[Member, ...]) -> dict[str, Member]:
+    """Members by key. Of several with one key the newest attempt counts; if several are newest, none has a reading."""
+    chosen = {member.key: member for member in members}
+    if len(chosen) == len(members):
+        return chosen
+    for key in chosen:
+        rivals = [member for member in members if member.key == key]
+        newest = max(map(_attempt, rivals))
+        latest = sorted({repr(member): member for member in rivals if _attempt(member) == newest}.items())
+        _, first = latest[0]
+        chosen[key] = first if len(latest) == 1 else msgspec.structs.replace(first, reading=None)
     return chosen
+
+
+def _attempt(member: Member) -> tuple[float, str]:
+    at = member.sampled_at
+    return (at if at == at else float("-inf"), member.incarnation)  # noqa: PLR0124 (NaN has no order)
 
 
 def sample(

@@ -46,7 +46,7 @@ def backlog_floor(situation: Situation, per_replica: float) -> float:
 def token_throughput(algorithm: TokenThroughput, situation: Situation) -> tuple[Recommended, Panic | None]:
     """One role's recommendation under `TokenThroughput`, and its panic after this tick."""
     state, now, kept = situation.state, situation.now, situation.state.panic
-    if situation.capacity is None or not situation.capacity.effective_tokens_per_second > 0.0:
+    if situation.capacity is None:
         return silent("the role has no capacity: give a number, or a prior that resolves"), kept
     per_replica = situation.capacity.effective_tokens_per_second
     stable_seconds = window_seconds(algorithm.stable_window_seconds, situation.interval_seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.api import (
@@ -94,6 +94,7 @@ def test_a_malformed_annotation_is_a_problem_to_report(key, value):
     assert str(problem).endswith("correct or remove it")
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(READERS)), st.text())
 def test_no_text_raises(key, value):
     READERS[key](ObjectMeta(annotations={key: value}))
@@ -102,6 +103,7 @@ def test_no_text_raises(key, value):
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(NAMES, st.integers(1, 1024), min_size=1))
 def test_counts_survive_and_do_not_depend_on_their_order(counts):
     written = format_written(counts)
@@ -109,6 +111,7 @@ def test_counts_survive_and_do_not_depend_on_their_order(counts):
     assert format_written(dict(reversed(counts.items()))) == written
 
 
+@settings(max_examples=40, deadline=None)
 @given(NAMES, st.uuids())
 def test_a_holder_survives(name, uid):
     assert read(BOUND_BY_ANNOTATION, str(BoundBy(name, str(uid)))) == BoundBy(name, str(uid))

@@ -56,7 +56,7 @@ def objects(view):
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_any_object_decodes(view, data):
     value = data.draw(objects(view))
@@ -103,7 +103,7 @@ def test_damage_never_changes_what_is_undamaged(data, view):
 def test_what_json_libraries_choke_on_costs_its_member(line, note):
     read = decode_view(Pod, line)
     assert read.metadata.name == "n"
-    assert read.malformed.startswith(note)
+    assert [str(finding)[: len(note)] for finding in read.malformed] == [note]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_what_is_no_object_is_refused(line):
 def test_notes_on_damage_are_bounded():
     line = json.dumps({"metadata": {"labels": {f"label-{i}": i for i in range(1000)}}}).encode()
     read = decode_view(Node, line)
-    assert len(read.malformed) < 1000
-    assert read.malformed.endswith("and 992 more")
+    assert len(read.malformed) == 65
+    assert read.malformed[-1].message == "and 936 more findings"
 
 
 @settings(max_examples=80, deadline=None)

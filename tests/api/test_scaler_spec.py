@@ -154,6 +154,24 @@ def test_explicit_capacities_by_kind_of_role(algorithm, reactive, forecast):
     assert {str(k): v for k in kinds if (v := read.explicit_forecast_capacity(k)) is not None} == forecast
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "targets"),
+    [
+        pytest.param({"type": "Adaptive", "adaptive": {}}, (500, 50), id="defaults without a prior"),
+        pytest.param({"type": "Adaptive", "adaptive": {}, "capacityPrior": {}}, (None, None), id="none with a prior"),
+        pytest.param(
+            {"type": "Predictive", "predictive": {"tokenThroughput": {"ttftTargetMilliseconds": "2000"}}},
+            (2000, 50),
+            id="one is given",
+        ),
+        pytest.param(scaler_spec()["algorithm"], (None, None), id="proportional has none"),
+    ],
+)
+def test_latency_targets_take_their_defaults_only_without_a_prior(algorithm, targets):
+    read = parsed(scaler_spec(algorithm=algorithm)).algorithm
+    assert (read.ttft_target_milliseconds, read.itl_target_milliseconds) == targets
+
+
 @pytest.mark.parametrize("written", ["1200", 1200, "1.2k", "1200.0", "12e2", "+1200"])
 def test_a_quantity_may_be_written_in_any_of_kubernetes_ways(written):
     spec = parsed(server_spec({"type": "Adaptive", "adaptive": {"targetTokensPerSecond": written}}))

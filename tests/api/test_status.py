@@ -99,6 +99,7 @@ FULL = ScalerStatus(
             ),
             panic=PanicState(since=1_790_000_050.5, floor=3),
             settling=SettlingState(unadmitted_since=1_790_000_090.0, pauses=2, raise_not_before=1_790_000_900.0),
+            memory="{}",
         ),
         RoleStatus(name="prefill", current_replicas=0),
     ),

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from controller.api import ModelDeployment, decode_view, engine_request_limit, parse_spec, validate_against_target
-from controller.api.model_deployment import DeploymentMeta, Engine, EnvVar, ModelDeploymentSpec, Role
+from controller.api.deployment_spec import Engine, EnvVar, ModelDeploymentSpec, Role
+from controller.api.model_deployment import DeploymentMeta
 from tests.api.samples import PD_DEPLOYMENT, PREDICTIVE, TOKEN_THROUGHPUT, scaler_spec, server_spec
 
 
@@ -243,5 +244,11 @@ def test_findings_are_sorted_and_do_not_depend_on_the_order_of_roles():
 
 def test_a_real_deployment_is_understood():
     target = decode_view(ModelDeployment, json.dumps(PD_DEPLOYMENT).encode())
-    assert target.malformed == ""
+    assert target.malformed == ()
     assert findings(scaler_spec(), target) == []
+
+
+def test_a_target_that_cannot_be_read_proves_nothing():
+    target = decode_view(ModelDeployment, b'{"metadata":{"name":"q"},"spec":{"roles":"gone"}}')
+    assert target.unreadable
+    assert findings(scaler_spec(algorithm={"type": "Adaptive", "adaptive": {}}), target) == []

@@ -21,8 +21,10 @@ from controller.api import (
     Node,
     Pod,
     ReplicaWriter,
+    Retirement,
     RoleKind,
     decode_view,
+    render,
 )
 from controller.foundation import parse_time
 from tests.api.samples import PD_DEPLOYMENT
@@ -94,7 +96,7 @@ def without(mapping, *keys):
 
 def test_a_pod_says_who_it_is():
     read = pod()
-    assert read.malformed == ""
+    assert read.malformed == ()
     assert read.belongs
     assert (read.deployment, read.role, read.role_kind, read.router) == ("qwen-pd", "decode", "decode", None)
     assert (read.ordinal, read.member_index, read.eligible) == (12, 1, True)
@@ -197,7 +199,7 @@ def test_the_only_container_is_the_engine_whatever_its_name():
 )
 def test_missing_and_null_members_are_absent_not_malformed(line):
     read = decode_view(Pod, line)
-    assert read.malformed == ""
+    assert read.malformed == ()
     assert not read.ready
     assert read.metrics_endpoint() is EndpointProblem.NOT_ANNOTATED
 
@@ -208,7 +210,7 @@ def deployment():
 
 def test_a_deployment_and_its_roles():
     read = deployment()
-    assert read.malformed == ""
+    assert read.malformed == ()
     assert read.spec.engine.known is EngineName.VLLM
     assert read.spec.model.artifact_ref.name == "qwen3-8b"
     assert read.disaggregated()
@@ -265,6 +267,23 @@ def test_a_retirement_runs_until_it_is_aborted():
     assert not aborted.running
 
 
+def test_the_retirement_of_the_first_replica_is_written_with_its_zero():
+    written = render(Retirement(role_name="server", state="Admitted"))
+    assert written == {
+        "roleName": "server",
+        "replicaOrdinal": 0,
+        "observedGeneration": 0,
+        "targetWorkloadUID": "",
+        "state": "Admitted",
+    }
+
+
+def test_a_deployment_status_survives_being_written():
+    status = deployment().status
+    line = json.dumps({"status": render(status)}).encode()
+    assert decode_view(ModelDeployment, line).status == status
+
+
 def test_conditions_of_a_deployment():
     read = deployment()
     assert read.condition("QuotaReserved").since == parse_time("2026-10-20T08:59:00Z")
@@ -304,8 +323,38 @@ def test_the_value_of_a_variable_is_never_printed():
 def test_a_wrong_type_costs_its_own_member_and_is_named(change, note):
     read = decode_view(ModelDeployment, json.dumps({"metadata": {"name": "q", "uid": "u"}} | change).encode())
     assert (read.metadata.name, read.metadata.uid) == ("q", "u")
-    assert read.malformed == note
-    assert "12345" not in read.malformed
+    assert [str(finding) for finding in read.malformed] == [note]
+    assert "12345" not in repr(read.malformed)
+
+
+@pytest.mark.parametrize(
+    ("change", "unreadable"),
+    [
+        pytest.param({"metadata": {"generation": "x"}}, True, id="the generation"),
+        pytest.param({"metadata": {"managedFields": [{"manager": 1}]}}, False, id="a field manager"),
+        pytest.param({"spec": []}, True, id="the spec"),
+        pytest.param({"spec": {"roles": {}}}, True, id="the roles"),
+        pytest.param({"spec": {"roles": [3]}}, True, id="a role"),
+        pytest.param({"spec": {"roles": [{"replicas": 1.5}]}}, True, id="a count"),
+        pytest.param({"spec": {"roles": [{"elasticEp": {"width": "2"}}]}}, True, id="elasticity"),
+        pytest.param({"spec": {"roles": [{"image": {"name": "x"}}]}}, False, id="an image"),
+        pytest.param({"spec": {"router": "llm-d"}}, False, id="the router"),
+        pytest.param({"status": {"roles": [{"ready": "2"}]}}, True, id="a ready count"),
+        pytest.param({"status": {"retirement": True}}, True, id="the retirement"),
+        pytest.param({"status": {"phase": 7}}, False, id="the phase"),
+    ],
+)
+def test_damage_matters_where_counts_rest_on_it(change, unreadable):
+    read = decode_view(ModelDeployment, json.dumps(change).encode())
+    assert read.malformed != ()
+    assert bool(read.unreadable) is unreadable
+
+
+def test_damage_beyond_counting_is_damage_to_the_whole():
+    env = [{"name": "a", "value": 1}] * 100
+    read = decode_view(ModelDeployment, json.dumps({"spec": {"roles": [{"name": "a", "env": env}]}}).encode())
+    assert len(read.malformed) == 65
+    assert read.unreadable == "and 36 more findings"
 
 
 def test_the_tolerant_reading_keeps_what_the_strict_one_would():
@@ -313,7 +362,7 @@ def test_the_tolerant_reading_keeps_what_the_strict_one_would():
     damaged["status"]["phase"] = ["Degraded"]
     read = decode_view(ModelDeployment, json.dumps(damaged).encode())
     whole = deployment()
-    assert read.malformed == "status.phase: must be a string, found a list"
+    assert [str(finding) for finding in read.malformed] == ["status.phase: must be a string, found a list"]
     assert read.spec == whole.spec
     assert read.metadata == whole.metadata
     assert read.status.roles == whole.status.roles
@@ -340,7 +389,7 @@ def test_the_pool_of_an_instance_type():
         }
     ).encode()
     read = decode_view(InstanceType, line)
-    assert read.malformed == ""
+    assert read.malformed == ()
     assert read.admits
     usage = read.status.accelerator
     assert (usage.free, usage.largest_request) == (Decimal(2), Decimal(1))

@@ -16,6 +16,7 @@ from controller.foundation import ObjectMeta, Resource
 from controller.kube.errors import ApiError, TimedOut
 from controller.kube.listwatch import StreamingSupport
 from controller.kube.pages import PageRequest
+from tests.kube.scripted_server import status_body
 
 THING = Resource("example.org", "v1", "things", "Thing")
 
@@ -60,15 +61,7 @@ def bookmark(version: int | str, annotation: str | None = None) -> bytes:
 
 
 def error(code: int, reason: str, message: str = "no", **details: Any) -> bytes:
-    body = {
-        "kind": "Status",
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": message,
-        "details": details,
-    }
-    return event("ERROR", body)
+    return event("ERROR", status_body(code, reason, message, **details))
 
 
 def thing_list(version: int | str, *items: dict[str, Any], continue_: str = "", kind: str = "ThingList") -> bytes:
@@ -116,7 +109,7 @@ class ScriptedClient:
     ) -> AsyncIterator[ScriptedStream]:
         self._note("watch", path, query)
         if not self.watches:
-            await asyncio.sleep(1e9)
+            await asyncio.Event().wait()
         step = self.watches.popleft()
         if isinstance(step, ApiError):
             raise step

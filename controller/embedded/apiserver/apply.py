@@ -13,11 +13,10 @@ from typing import Any
 
 import orjson
 
-from controller.embedded.apiserver.errors import Cause, Object, apply_conflict, bad_request, internal
+from controller.embedded.apiserver.errors import Cause, Object, apply_conflict, bad_request
 from controller.embedded.apiserver.field_sets import (
     ITSELF,
     FieldSet,
-    MalformedList,
     Path,
     changed_fields,
     describe_path,
@@ -149,17 +148,14 @@ def apply_configuration(
 ) -> Applied:
     """Server-side apply onto `live`, which for a create holds identity only; neither argument is changed.
 
-    Raises ApiError 409 with one cause for each field of another manager that would change, unless `force`; 500 for a
-    keyed list with duplicate or missing keys, as the real server does.
+    Raises ApiError 409 with one cause for each field of another manager that would change, unless `force`, and
+    MalformedList for a keyed list with duplicate or missing keys.
     """
     manager, shape = author.manager, author.shape
     if (configuration.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    try:
-        stated = field_set(configuration, shape)
-        merged = _merge(live, configuration, shape)
-    except MalformedList as error:
-        raise internal(f"failed to create typed patch object: .{error}") from None
+    stated = field_set(configuration, shape)
+    merged = _merge(live, configuration, shape)
     written, _ = changed_fields(live, merged, shape)
     others = {other: owned for other, owned in managers.items() if other != manager}
     conflicts = {other: overlap for other, owned in others.items() if (overlap := owned.fields & written)}
@@ -237,7 +233,10 @@ def _strip(value: Any, tree: Object, owners: Object, shape: Shape) -> Any:
         for step, item in keyed_items(value, shape, shape.keys(value)):
             if step not in tree:
                 items.append(item)
-            elif ITSELF not in tree[step] or step in owners:
+            elif not tree[step] or ITSELF in tree[step]:  # the item itself is dropped
+                if step in owners:
+                    items.append(_strip(item, tree[step], owners[step], shape.item()))
+            else:
                 items.append(_strip(item, tree[step], owners.get(step) or {}, shape.item()))
         return items
     return value

@@ -16,6 +16,8 @@ from controller.embedded.apiserver.errors import Cause, Object, bad_request
 from controller.foundation import format_micro_time, parse_time
 
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+# core/v1 MaxSecretSize, for ConfigMaps too.
+_MAX_DATA_BYTES = 1024 * 1024
 _CLUSTER_NETWORK = "10.96."
 
 
@@ -58,14 +60,34 @@ def _pod_defaults(pod: Object) -> None:
         spec.setdefault(name, value)
     for container in spec.get("containers") or ():
         if isinstance(container, dict):
-            container.setdefault("imagePullPolicy", "IfNotPresent")
+            container.setdefault("imagePullPolicy", _pull_policy(str(container.get("image", ""))))
             container.setdefault("terminationMessagePath", "/dev/termination-log")
             container.setdefault("terminationMessagePolicy", "File")
             container.setdefault("resources", {})
             for port in container.get("ports") or ():
                 if isinstance(port, dict):
                     port.setdefault("protocol", "TCP")
-    pod.setdefault("status", {}).setdefault("phase", "Pending")
+    status = pod.setdefault("status", {})
+    status.setdefault("phase", "Pending")
+    status.setdefault("qosClass", _quality_of_service(spec.get("containers") or ()))
+
+
+def _pull_policy(image: str) -> str:
+    """An image that is not pinned is pulled each time."""
+    _, _, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if "@" not in image and tag in ("", "latest") else "IfNotPresent"
+
+
+def _quality_of_service(containers: Any) -> str:
+    resources = [container.get("resources") or {} for container in containers if isinstance(container, dict)]
+    if not any(part.get("requests") or part.get("limits") for part in resources):
+        return "BestEffort"
+    guaranteed = all(
+        {"cpu", "memory"} <= set(part.get("limits") or ())
+        and (part.get("requests") or part["limits"]) == part["limits"]
+        for part in resources
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def _namespace_defaults(namespace: Object) -> None:
@@ -125,7 +147,10 @@ _DEFAULTS: dict[str, Callable[[Object], None]] = {
 
 
 def set_builtin_defaults(plural: str, obj: Object) -> None:
-    """Fill in what the server adds to an object of a built-in type."""
+    """Fill in what the server adds to an object of a built-in type, and leave out empty data as typed objects do."""
+    for name in ("data", "binaryData"):
+        if name in obj and not obj[name]:
+            del obj[name]
     defaults = _DEFAULTS.get(plural)
     if defaults is not None:
         defaults(obj)
@@ -225,7 +250,8 @@ def newer_event_causes(event: Object) -> list[Cause]:
             field = {"reportingComponent": "reportingController", "message": "note"}.get(name, name)
             causes.append(Cause(field, "FieldValueInvalid", f'Invalid value: "": can have at most {limit} characters'))
     if event.get("type") not in ("Normal", "Warning"):
-        causes.append(Cause("type", "FieldValueInvalid", 'Invalid value: "": has to be "Normal" or "Warning"'))
+        text = f'Invalid value: "": has invalid value: {event.get("type") or ""}'
+        causes.append(Cause("type", "FieldValueInvalid", text))
     return causes
 
 
@@ -238,8 +264,17 @@ def _event_causes(event: Object) -> list[Cause]:
     return []
 
 
+def _data_causes(obj: Object) -> list[Cause]:
+    size = sum(len(str(value)) for part in ("data", "binaryData") for value in (obj.get(part) or {}).values())
+    if size > _MAX_DATA_BYTES:
+        return [Cause("[]", "FieldValueTooLong", f"Too long: may not be more than {_MAX_DATA_BYTES} bytes")]
+    return []
+
+
 _CAUSES: dict[str, Callable[[Object], list[Cause]]] = {
     "pods": _pod_causes,
+    "configmaps": _data_causes,
+    "secrets": _data_causes,
     "endpoints": _endpoints_causes,
     "endpointslices": _slice_causes,
     "leases": _lease_causes,

@@ -45,6 +45,7 @@ class _Row:
 
 
 _ALL = ("all",)
+_DEPRECATIONS = {"endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
 _ROWS = (
     _Row("", "v1", "configmaps", "ConfigMap", _PLAIN, short=("cm",)),
     _Row(
@@ -191,7 +192,7 @@ def install_builtins(registry: Registry) -> None:
             verbs=("create",) if row.traits.virtual else ALL_VERBS,
             traits=row.traits,
         )
-        resource.add_version(row.version, selectable=row.selectable)
+        resource.add_version(row.version, selectable=row.selectable, deprecation=_DEPRECATIONS.get(row.plural, ""))
         registry.add(resource)
     _install_events(registry)
 

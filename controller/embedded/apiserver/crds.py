@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller.embedded.apiserver.errors import Cause, Object
-from controller.embedded.apiserver.resources import Column, ResourceType, Traits, version_priority
+from controller.embedded.apiserver.resources import CUSTOM_VERBS, Column, ResourceType, Traits, version_priority
 
 # What the real server shows for a CRD that names no columns.
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")
@@ -171,6 +171,7 @@ def resource_from_crd(crd: Object) -> ResourceType:
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         custom=True,
+        verbs=CUSTOM_VERBS,
         traits=Traits(status=with_status),
     )
     for version in sorted(versions, key=lambda version: version_priority(version["name"])):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from controller.embedded.apiserver import errors
@@ -25,7 +26,7 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _PROPAGATION_FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 _IMMORTAL_NAMESPACES = ("default", "kube-public", "kube-system")
-_POLICIES = ("Background", "Foreground", "Orphan")
+_POLICIES = ("Foreground", "Background", "Orphan")
 _DEFAULT_POD_GRACE_SECONDS = 30
 _FINISHED_POD_PHASES = ("Succeeded", "Failed")
 
@@ -44,6 +45,8 @@ class DeleteOptions:
     def parse(cls, body: Any, query: Mapping[str, str]) -> DeleteOptions:
         """Raises ApiError 400 for options of a wrong type and 422 for an unknown policy."""
         given: Object = body if isinstance(body, dict) else {}
+        if given.get("kind") not in (None, "DeleteOptions"):
+            raise errors.bad_request(f"a {given['kind']} cannot be handled as DeleteOptions")
         preconditions = given.get("preconditions") or {}
         grace = given.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
         try:
@@ -92,32 +95,47 @@ def delete_now(operations: Operations, target: Target, stored: Stored, options: 
     """The deletion itself, without admission; never awaits."""
     served, collection = target.served, operations.store.of(target.served)
     obj = stored.copy()
-    marked = _mark(operations, target, obj, options)
-    if marked is None:
-        if not options.dry_run:
-            collection.remove(stored.key)
-        return Outcome(served.view(obj), removed=True)
-    if marked and not options.dry_run:
-        stored = collection.commit(obj)
-        return Outcome(served.view(stored.object))
+    changed = _mark(operations, target, obj, options)
+    removed = changed is not _Marking.HELD and changed is not _Marking.UNCHANGED
+    if options.dry_run:
+        return Outcome(served.view(obj), removed=removed)
+    if changed is _Marking.GRACEFUL:
+        collection.commit(obj)  # the kubelet's last deletion is a write of its own before the object goes
+    if removed:
+        last = collection.remove(stored.key)
+        return Outcome(served.view(last.object if changed is _Marking.GRACEFUL else obj), removed=True)
+    if changed is _Marking.HELD:
+        return Outcome(served.view(collection.commit(obj).object))
     return Outcome(served.view(obj))
 
 
 def _check_preconditions(target: Target, stored: Stored, options: DeleteOptions) -> None:
     kind = target.served.type.kind_name
     if options.uid and options.uid != stored.uid:
-        text = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {stored.uid}"
+        text = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({stored.uid}). "
+            "The object might have been deleted and then recreated"
+        )
         raise errors.conflict(kind, target.name, text)
     if options.resource_version and options.resource_version != str(stored.resource_version):
         text = (
-            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
-            f"ResourceVersion in object meta: {stored.resource_version}"
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+            f"ResourceVersion in record ({stored.resource_version}). The object might have been modified"
         )
         raise errors.conflict(kind, target.name, text)
 
 
-def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOptions) -> bool | None:
-    """Mark `obj` as being deleted. None: nothing holds it, remove it; otherwise whether anything changed."""
+class _Marking(Enum):
+    """What marking an object came to."""
+
+    FREE = "nothing holds it, and it was not marked"
+    GRACEFUL = "marked, and its grace is over"
+    HELD = "marked, and something holds it"
+    UNCHANGED = "held already, as before"
+
+
+def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOptions) -> _Marking:
+    """Mark `obj` as being deleted, where something holds it or its type has a grace."""
     traits = target.served.type.traits
     metadata = obj["metadata"]
     already = bool(metadata.get("deletionTimestamp"))
@@ -128,14 +146,15 @@ def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOp
         metadata["finalizers"] = finalizers
     grace = _pod_grace(obj, options) if traits.graceful else 0
     is_namespace = target.served.type.plural == "namespaces"
-    if not finalizers and grace == 0 and not is_namespace:
-        return None
+    free = not finalizers and grace == 0 and not is_namespace
+    if free and not traits.graceful:
+        return _Marking.FREE
     if already:
         remaining = metadata.get("deletionGracePeriodSeconds") or 0
         if not traits.graceful or grace >= remaining:
-            return False
+            return _Marking.UNCHANGED
         metadata["deletionGracePeriodSeconds"] = grace
-        return True
+        return _Marking.GRACEFUL if free else _Marking.HELD
     metadata["deletionTimestamp"] = format_time(operations.now(target.served) + grace)
     if not is_namespace:
         metadata["deletionGracePeriodSeconds"] = grace
@@ -143,7 +162,7 @@ def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOp
         metadata["generation"] = metadata.get("generation", 0) + 1
     if is_namespace:
         obj.setdefault("status", {})["phase"] = "Terminating"
-    return True
+    return _Marking.GRACEFUL if free else _Marking.HELD
 
 
 def _pod_grace(pod: Object, options: DeleteOptions) -> int:

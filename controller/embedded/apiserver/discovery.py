@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any
 
 from controller.embedded.apiserver.errors import Object
@@ -60,6 +62,8 @@ def resource_list(registry: Registry, group: str, version: str) -> Object | None
             entry["shortNames"] = list(resource.short_names)
         if resource.categories:
             entry["categories"] = list(resource.categories)
+        if not resource.traits.virtual:
+            entry["storageVersionHash"] = _storage_hash(resource)
         resources.append(entry)
         if served.status:
             resources.append(
@@ -75,6 +79,12 @@ def resource_list(registry: Registry, group: str, version: str) -> Object | None
         return None
     name = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
+
+
+def _storage_hash(resource: ResourceType) -> str:
+    """What tells clients that the stored form has changed: a short digest of group, version and kind."""
+    name = f"{resource.group}/{resource.storage_version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(name.encode()).digest()[:8]).decode()
 
 
 def _served_at(registry: Registry, group: str, version: str) -> list[ServedVersion]:

@@ -87,7 +87,7 @@ def not_found(resource: GroupResource, name: str) -> ApiError:
 
 
 def no_such_path() -> ApiError:
-    """404: nothing is served under this path."""
+    """404: the group and version are served, this resource is not."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
@@ -120,7 +120,7 @@ def apply_conflict(causes: Sequence[Cause], managers: str) -> ApiError:
 
 def invalid(kind: GroupResource, name: str, causes: Iterable[Cause]) -> ApiError:
     """422: the object breaks its schema or a rule of its kind."""
-    found = list(causes)
+    found = list(dict.fromkeys(causes))
     listed = ", ".join(str(cause) for cause in found)
     text = f"[{listed}]" if len(found) > 1 else listed
     details = _details(kind, name, causes=[cause.as_object() for cause in found])
@@ -164,6 +164,18 @@ def namespace_terminating(resource: GroupResource, name: str, namespace: str) ->
     return error
 
 
+def unreadable_patch(problem: str) -> ApiError:
+    """422: the patch applies, but what comes out of it is no object of the kind. Names nothing, like the real one
+    (which quotes the whole object besides)."""
+    return invalid(GroupResource("", ""), "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {problem}")])
+
+
+def no_resource_version(resource: GroupResource, name: str) -> ApiError:
+    """422: a write that must say which state it was made from."""
+    cause = Cause("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
+    return invalid(resource, name, [cause])
+
+
 def method_not_allowed() -> ApiError:
     """405: the resource does not support this verb."""
     message = "the server does not allow this method on the requested resource"
@@ -184,7 +196,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
 
 def too_large(message: str) -> ApiError:
     """413: a body or a patch beyond the limits."""
-    return ApiError(413, "RequestEntityTooLarge", message)
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
 
 
 def expired(message: str, *, continue_token: str | None = None) -> ApiError:
@@ -211,7 +223,7 @@ def too_large_resource_version(wanted: int, current: int) -> ApiError:
     return ApiError(
         504,
         "Timeout",
-        f"Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
         details={"causes": [cause], "retryAfterSeconds": 1},
         headers={"Retry-After": "1"},
     )

@@ -32,7 +32,11 @@ _ALWAYS_SHOWN: dict[str, object] = {
 
 def newer_event(stored: Object) -> Object:
     """The events.k8s.io/v1 form of a stored event."""
-    renamed = {_NEWER_NAMES.get(name, name): value for name, value in stored.items()}
+    renamed = {
+        _NEWER_NAMES.get(name, name): value
+        for name, value in stored.items()
+        if value or name not in ("reportingComponent", "reportingInstance")
+    }
     return renamed | {"kind": "Event", "apiVersion": "events.k8s.io/v1"}
 
 

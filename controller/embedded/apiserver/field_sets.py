@@ -57,35 +57,53 @@ def field_set(obj: Object, shape: Shape) -> FieldSet:
     return frozenset(found)
 
 
-def _collect(value: Any, shape: Shape, path: Path, found: set[Path]) -> None:
-    if isinstance(value, dict) and value and not shape.is_atomic_map:
+def _collect(value: Any, shape: Shape, path: Path, found: set[Path], *, containers: bool = False) -> None:
+    """The leaves of a value; with `containers` also the maps and keyed lists on the way, as an Update owns those that
+    it makes (server-side apply owns items of keyed lists only)."""
+    if isinstance(value, dict) and not shape.is_atomic_map:
+        if containers and path and shape.is_map:
+            found.add((*path, ITSELF))
         for name, member in value.items():
-            _collect(member, shape.member(name), (*path, f"f:{name}"), found)
+            place = (*path, f"f:{name}")
+            if isinstance(member, dict) and member and not shape.declares(name):
+                found.add((*place, ITSELF))
+            _collect(member, shape.member(name), place, found, containers=containers)
+        if not value and path and shape.is_map:
+            found.add(path)
         return
     if isinstance(value, list) and value:
         if shape.is_set:
             found.update((*path, value_step(item)) for item in value)
+            if containers:
+                found.add((*path, ITSELF))
             return
         keys = shape.keys(value)
         if keys:
-            for step, item in keyed_items(value, shape, keys):
-                found.add((*path, step, ITSELF))
-                _collect(item, shape.item(), (*path, step), found)
+            if containers:
+                found.add((*path, ITSELF))
+            for step, item in keyed_items(value, shape, keys, path):
+                if not shape.item().is_atomic_map:
+                    found.add((*path, step, ITSELF))
+                _collect(item, shape.item(), (*path, step), found, containers=containers)
             return
     if path:
         found.add(path)
 
 
-def keyed_items(items: list[Any], shape: Shape, keys: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """(step, item) for each item of a keyed list. Raises MalformedList."""
+def keyed_items(items: list[Any], shape: Shape, keys: tuple[str, ...], path: Path = ()) -> list[tuple[str, Any]]:
+    """(step, item) for each item of a keyed list at `path`. Raises MalformedList."""
     seen: dict[str, Any] = {}
-    for item in items:
+    for index, item in enumerate(items):
         identity = shape.key_of(item, keys)
         if identity is None:
-            raise MalformedList(f"{shape.field}: element without the keys {', '.join(keys)}")
+            listed = " ".join(f'"{key}"' for key in keys)
+            raise MalformedList(
+                f"{describe_path(path)}: element {index}: associative list with keys has an element that omits all key "
+                f"fields [{listed}] (and doesn't have default values for any key fields)"
+            )
         step = "k:" + orjson.dumps(dict(zip(keys, identity, strict=True)), option=orjson.OPT_SORT_KEYS).decode()
         if step in seen:
-            raise MalformedList(f"{shape.field}: duplicate entries for key {step[2:]}")
+            raise MalformedList(f"{describe_path(path)}: duplicate entries for key {describe_path((step,))}")
         seen[step] = item
     return list(seen.items())
 
@@ -162,15 +180,11 @@ class _Difference:
 
 
 def _leaves(value: Any, shape: Shape, path: Path, found: set[Path]) -> None:
-    """The leaves of a part that appears or disappears as a whole; a map or list counts itself, too."""
-    before = len(found)
+    """What appears or disappears with a part; a malformed list is one leaf."""
     try:
-        _collect(value, shape, path, found)
+        _collect(value, shape, path, found, containers=True)
     except MalformedList:
         found.add(path)
-        return
-    if path and isinstance(value, dict | list) and (path not in found or len(found) - before > 1):
-        found.add((*path, ITSELF))
 
 
 def to_fields_v1(fields: Iterable[Path]) -> Object:

@@ -75,17 +75,36 @@ class ResourceHandler:
     ) -> web.StreamResponse:
         """The answer, already streamed for a watch. Raises ApiError."""
         served = self.registry.find(info.group, info.version, info.resource)
-        if served is None or (info.namespace and not served.type.namespaced and info.resource != "namespaces"):
+        if served is None:
+            if info.version in self.registry.groups().get(info.group, ()):
+                raise errors.no_such_path()
+            return web.Response(status=404, text="404 page not found\n")  # the real server's router, not its API
+        if info.namespace and not served.type.namespaced and info.resource != "namespaces":
             raise errors.no_such_path()
         if info.resource == "serviceaccounts" and info.subresource == "token" and request.method == "POST":
             body = read_body(request.headers.get("Content-Type", ""), await _read(request))
             made = issue_token(body, info.namespace, info.name, self.access)
             return _respond(request, orjson.dumps(made), Accepted(), 201)
         if info.subresource and (info.subresource != "status" or not served.status):
-            raise errors.no_such_path()
+            raise errors.not_found(served.type.resource, info.name) if served.type.custom else errors.no_such_path()
         namespace = info.namespace if served.type.namespaced else ""
         target = Target(served, namespace, info.name, info.subresource, user)
-        query = request.query
+        if not served.deprecation:
+            return await self._dispatch(request, info, target, actions)
+        warning = f'299 - "{served.deprecation}"'
+        try:
+            response = await self._dispatch(request, info, target, actions)
+        except errors.ApiError as error:
+            error.headers["Warning"] = warning
+            raise
+        if not response.prepared:
+            response.headers.add("Warning", warning)
+        return response
+
+    async def _dispatch(
+        self, request: web.BaseRequest, info: RequestInfo, target: Target, actions: Sequence[Action]
+    ) -> web.StreamResponse:
+        served, query = target.served, request.query
         if request.method == "HEAD" and not served.type.custom:
             raise errors.method_not_allowed()
         if not info.name and request.method in ("PUT", "PATCH"):
@@ -169,7 +188,7 @@ class ResourceHandler:
             head = list_head(_META_VERSION, page, "PartialObjectMetadataList")
         else:
             rendered = [_list_item(stored, served) for stored in page.items]
-            head = list_head(served.api_version, page, served.type.list_kind)
+            head = list_head(served.api_version, page, served.type.list_kind, custom=served.type.custom)
         return _respond(request, b"".join((head, b",".join(rendered), b"]}")), accepted)
 
     def _table(self, request: web.BaseRequest, served: ServedVersion, page: Page) -> bytes:
@@ -238,7 +257,8 @@ class ResourceHandler:
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str]
     ) -> tuple[WriteOptions, Any, list[str]]:
         """Options, parsed body and warnings (duplicate members) of a write."""
-        options = WriteOptions.parse(query, request.headers.get("User-Agent", ""))
+        verb = "update" if request.method == "PUT" else "create"
+        options = WriteOptions.parse(query, request.headers.get("User-Agent", ""), verb)
         raw = await _read(request)
         body = read_body(request.headers.get("Content-Type", ""), raw)
         return options, body, _duplicates(raw, body, target, options, patched=False)
@@ -305,7 +325,7 @@ class ResourceHandler:
             except errors.ApiError as error:
                 if error.code != 404:
                     raise
-        head = list_head(served.api_version, Page([], self.store.resource_version), served.type.list_kind)
+        head = list_head(served.api_version, page, served.type.list_kind, custom=served.type.custom)
         items = b",".join(_list_item(stored, served) for stored in page.items)
         return _respond(request, head + items + b"]}", Accepted())
 
@@ -356,7 +376,7 @@ async def _read(request: web.BaseRequest) -> bytes:
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise errors.too_large("Request entity too large: limit is 3145728") from None
+        raise errors.too_large("limit is 3145728") from None
 
 
 def _respond(

@@ -117,10 +117,10 @@ def _read_token(text: str) -> _Token:
         raise bad_request("continue key is not valid: it is no token of this server") from None
 
 
-def list_head(api_version: str, page: Page, list_kind: str) -> bytes:
-    """The JSON of a list up to (and with) `"items":[`."""
+def list_head(api_version: str, page: Page, list_kind: str, *, custom: bool = False) -> bytes:
+    """The JSON of a list up to (and with) `"items":[`. Lists of custom resources always have a `continue`."""
     metadata: dict[str, object] = {"resourceVersion": str(page.resource_version)}
-    if page.continue_token:
+    if page.continue_token or custom:
         metadata["continue"] = page.continue_token
     if page.remaining is not None:
         metadata["remainingItemCount"] = page.remaining

@@ -32,6 +32,7 @@ _LABEL_RULE = (
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
+_KNOWN_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
 _PATH_NAMES = frozenset(
     ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 )  # names of RBAC objects are path segments (`system:node`)
@@ -74,11 +75,12 @@ def retain_system_metadata(metadata: Object, old: Object) -> None:
 def immutable_causes(metadata: Object, old: Object) -> list[Cause]:
     """Identity that the write tries to change."""
     causes = []
-    for member in ("uid", "creationTimestamp"):
+    for member in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):  # others are silently kept
         given = metadata.get(member)
+        shown = f'"{given}"' if isinstance(given, str) else given
         if given and given != old.get(member):
             causes.append(
-                Cause(f"metadata.{member}", "FieldValueInvalid", f'Invalid value: "{given}": field is immutable')
+                Cause(f"metadata.{member}", "FieldValueInvalid", f"Invalid value: {shown}: field is immutable")
             )
     return causes
 
@@ -95,6 +97,16 @@ def finalizer_causes(metadata: Object, old: Object) -> list[Cause]:
         f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
     )
     return [Cause("metadata.finalizers", "FieldValueForbidden", f"Forbidden: {message}")]
+
+
+def finalizer_warnings(metadata: Object, old: Object) -> list[str]:
+    """New finalizers whose names are nobody's in particular."""
+    return [
+        f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name to avoid accidental conflicts with '
+        "other finalizer writers"
+        for name in metadata.get("finalizers") or ()
+        if name not in _KNOWN_FINALIZERS and "/" not in str(name) and name not in (old.get("finalizers") or ())
+    ]
 
 
 def metadata_causes(metadata: Object, plural: str) -> list[Cause]:
@@ -121,9 +133,21 @@ def metadata_causes(metadata: Object, plural: str) -> list[Cause]:
 
 
 def _name_causes(metadata: Object, plural: str) -> list[Cause]:
+    causes = []
+    base = metadata.get("generateName")
+    if isinstance(base, str) and base and (problem := _name_problem(base.rstrip("-") or "-", plural)):
+        causes.append(Cause("metadata.generateName", "FieldValueInvalid", f'Invalid value: "{base}": {problem}'))
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        return [Cause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")]
+        text = "Required value: name or generateName is required"
+        causes.append(Cause("metadata.name", "FieldValueRequired", text))
+    elif problem := _name_problem(name, plural):
+        causes.append(Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {problem}'))
+    return causes
+
+
+def _name_problem(name: str, plural: str) -> str:
+    """The rule that a name breaks, the empty text where it breaks none."""
     if plural in _PATH_NAMES:
         wrong = name in (".", "..") or "/" in name or "%" in name
         rule = "may not be '.' or '..' and may not contain '/' or '%'"
@@ -131,7 +155,7 @@ def _name_causes(metadata: Object, plural: str) -> list[Cause]:
         wrong, rule = len(name) > _MAX_LABEL or not _LABEL.fullmatch(name), _LABEL_RULE
     else:
         wrong, rule = len(name) > _MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(name), _SUBDOMAIN_RULE
-    return [Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {rule}')] if wrong else []
+    return rule if wrong else ""
 
 
 def _map_causes(value: Any, field: str) -> list[Cause]:
@@ -156,10 +180,10 @@ def _owner_causes(owners: Any) -> list[Cause]:
     if owners is None:
         return []
     causes = []
-    for index, owner in enumerate(owners if isinstance(owners, list) else [None]):
+    for owner in owners if isinstance(owners, list) else [None]:
         for member in ("apiVersion", "kind", "name", "uid"):
             if not isinstance(owner, dict) or not owner.get(member):
-                field = f"metadata.ownerReferences[{index}].{member}"
+                field = f"metadata.ownerReferences.{member}"  # without index, as on the real server
                 causes.append(Cause(field, "FieldValueInvalid", 'Invalid value: "": must not be empty'))
     controllers = [owner for owner in owners if isinstance(owner, dict) and owner.get("controller")]
     if len(controllers) > 1:

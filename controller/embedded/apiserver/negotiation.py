@@ -66,7 +66,7 @@ def negotiate(accept: str) -> Accepted:
                 form = Form.PARTIAL
             if form is not None:
                 return Accepted(form, yaml=name == YAML)
-    raise not_acceptable(_SUPPORTED)
+    raise not_acceptable((*_SUPPORTED, PROTOBUF))
 
 
 class _Loader(yaml.SafeLoader):

@@ -30,6 +30,7 @@ from controller.embedded.apiserver.apply import (
 from controller.embedded.apiserver.builtins import CRD_PLURAL
 from controller.embedded.apiserver.crds import crd_status
 from controller.embedded.apiserver.errors import Cause, GroupResource, Object
+from controller.embedded.apiserver.field_sets import MalformedList
 from controller.embedded.apiserver.metadata import generate_name, new_uid, retain_system_metadata
 from controller.embedded.apiserver.requests import WriteOptions, parse_resource_version
 from controller.embedded.apiserver.resources import ServedVersion
@@ -45,6 +46,7 @@ from controller.embedded.apiserver.strategy import (
     read_as,
 )
 from controller.embedded.apiserver.targets import Draft, Outcome, Target, copied, view_copy
+from controller.embedded.apiserver.typed import untyped
 from controller.foundation import Clock, format_time, wall_now
 
 # A patch that loses against other writers is applied anew this often before it is a conflict (as the real server does).
@@ -198,7 +200,14 @@ class Operations:
         if not options.explicit_manager:
             cause = Cause("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
             raise errors.invalid(GroupResource("meta.k8s.io", "PatchOptions"), "", [cause])
+        given = configuration if isinstance(configuration, dict) else {}
+        if (given.get("apiVersion"), given.get("kind")) != (served.api_version, served.type.kind):
+            raise errors.bad_request(f"invalid object type: {given.get('apiVersion')}, Kind={given.get('kind')}")
         stated = only_half(served, read_as(served, copied(configuration)), target.subresource)
+        subject = _typed_name(stated)
+        if served.schema is not None and (problem := untyped(stated, served.schema)):
+            raise errors.internal(f"failed to create typed patch object {subject}: {problem}")
+        nameless = not stated["metadata"].get("name")
         target.place(stated["metadata"])
         wanted = stated["metadata"].get("resourceVersion")
         manager = Manager(APPLY, options.manager, served.api_version, target.subresource)
@@ -206,15 +215,20 @@ class Operations:
             stored = collection.get(target.key)
             if stored is None and target.subresource:
                 raise target.not_found()
-            if wanted and (stored is None or parse_resource_version(wanted) != stored.resource_version):
+            if wanted and stored is not None and parse_resource_version(wanted) != stored.resource_version:
                 raise errors.modified(target.resource, target.name)
             live = view_copy(served, stored) if stored else {"metadata": {}}
             managers = read_managers(live)
             live["metadata"].pop("managedFields", None)
             author = Author(manager, root_shape(served.schema), format_time(self.now(served)))
-            applied = apply_configuration(live, stated, managers, author, force=options.force)
+            try:
+                applied = apply_configuration(live, stated, managers, author, force=options.force)
+            except MalformedList as error:
+                raise errors.internal(f"failed to create typed patch object {subject}: {error}") from None
             body = copied(applied.object)
             if stored is None:
+                target.need_name({} if nameless else body["metadata"])
+                body["metadata"].pop("resourceVersion", None)
                 draft = self._draft_create(target, body, options)
                 await self._admit(draft)
                 if collection.get(target.key) is None:
@@ -255,17 +269,21 @@ class Operations:
         self, target: Target, stored: Stored, body: Any, options: WriteOptions, *, patched: bool, whole: bool = False
     ) -> Draft:
         served = target.served
-        obj = read_as(served, body)
+        try:
+            obj = read_as(served, body)
+        except errors.ApiError as error:
+            if patched and error.code == 400:
+                raise errors.unreadable_patch(error.message) from None
+            raise
         metadata = obj["metadata"]
+        target.need_name(metadata)
         target.place(metadata)
         wanted = metadata.get("resourceVersion", "")
-        if not wanted and not patched and not served.type.traits.unconditional_update:
-            text = "Invalid value: 0x0: must be specified for an update"
-            cause = Cause("metadata.resourceVersion", "FieldValueInvalid", text)
-            raise errors.invalid(served.type.kind_name, target.name, [cause])
+        if not wanted and not whole and not served.type.traits.unconditional_update:
+            raise errors.no_resource_version(target.resource, target.name)
         if wanted and parse_resource_version(wanted) != stored.resource_version:
             raise errors.modified(target.resource, target.name)
-        if metadata.get("uid") and metadata["uid"] != stored.uid:
+        if metadata.get("uid") and metadata["uid"] != stored.uid and not patched:  # a patch finds it immutable
             text = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {stored.uid}"
             raise errors.conflict(target.resource, target.name, text)
         if not whole:
@@ -316,6 +334,12 @@ def _record_managers(obj: Object, current: Object, managers: Managers | None, au
         obj["metadata"]["managedFields"] = held
     else:
         write_managers(obj, managers)
+
+
+def _typed_name(obj: Object) -> str:
+    metadata = obj["metadata"]
+    name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    return f"({name}; {obj.get('apiVersion')}, Kind={obj.get('kind')})"
 
 
 def is_finished(obj: Object) -> bool:

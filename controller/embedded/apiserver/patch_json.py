@@ -1,8 +1,9 @@
 """JSON Patch (RFC 6902) with the departures of the real server (control-plane.md §5).
 
-`replace` of a missing member adds it; `test` of a missing member against null passes; 1 and 1.0 differ; index -1
-appends on `add` and means the last item elsewhere; a path without a leading slash has no effect; an operation that
-cannot be carried out fails the whole patch. The document given is changed in place, so callers hand over a copy.
+`replace` of a missing member adds it; `test` of a missing member against null passes; `copy` of a missing member copies
+null; 1 and 1.0 differ; index -1 appends on `add` and means the last item elsewhere; of a path without a leading slash
+everything before the first slash is ignored; the empty path replaces the document, for `replace` only. An operation
+that cannot be carried out fails the whole patch. The document given is changed in place, so callers hand over a copy.
 """
 
 from __future__ import annotations
@@ -42,20 +43,18 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
         if not isinstance(source, str):
             raise unpatchable()
         value = _get(document, _split(source))
-        if value is _MISSING:
-            raise unpatchable()
         if kind == "move":
             _remove(document, _split(source))
         else:
-            value = _copy(value)
-        return _add(document, _split(path), value) if path.startswith("/") or not path else document
-    if path and not path.startswith("/"):
-        return document
+            value = None if value is _MISSING else _copy(value)
+        return _add(document, _split(path), value)
+    value = operation.get("value")
+    if kind == "replace" and not path:
+        return value
     parts = _split(path)
     if kind == "remove":
         _remove(document, parts)
         return document
-    value = operation.get("value")
     if kind == "test":
         found = _get(document, parts)
         if not same(None if found is _MISSING else found, value):
@@ -65,8 +64,9 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
 
 
 def _split(path: str) -> list[str]:
-    if not path:
-        return []
+    """The members that a path leads through. Raises ApiError 422 for a path without any."""
+    if "/" not in path:
+        raise unpatchable()
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
@@ -119,8 +119,6 @@ def _parent(document: Any, parts: list[str]) -> Any:
 
 
 def _add(document: Any, parts: list[str], value: Any) -> Any:
-    if not parts:
-        return value
     parent, last = _parent(document, parts), parts[-1]
     if isinstance(parent, dict):
         parent[last] = value
@@ -132,8 +130,6 @@ def _add(document: Any, parts: list[str], value: Any) -> Any:
 
 
 def _replace(document: Any, parts: list[str], value: Any) -> Any:
-    if not parts:
-        return value
     parent, last = _parent(document, parts), parts[-1]
     if isinstance(parent, dict):
         parent[last] = value
@@ -143,8 +139,6 @@ def _replace(document: Any, parts: list[str], value: Any) -> Any:
 
 
 def _remove(document: Any, parts: list[str]) -> None:
-    if not parts:
-        raise unpatchable()
     parent, last = _parent(document, parts), parts[-1]
     if isinstance(parent, dict):
         if last not in parent:

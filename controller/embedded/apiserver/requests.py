@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from controller.embedded.apiserver.errors import ApiError, Cause, GroupResource, bad_request, internal, invalid
+from controller.embedded.apiserver.errors import Cause, GroupResource, bad_request, internal, invalid
 
 _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection", "HEAD": "list"}
 _OBJECT_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create", "HEAD": "get"}
@@ -109,11 +109,7 @@ def parse_resource_version(text: str, *, listing: bool = False) -> int | None:
     if text.isascii() and text.isdigit():
         return int(text)
     message = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-    raise (
-        bad_request(f"Invalid value: {text!r}: {message}")
-        if listing
-        else internal(f"Invalid resource version: {message}")
-    )
+    raise bad_request(f"Invalid value: {text!r}: {message}") if listing else internal(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +178,11 @@ class ListOptions:
                 )
             ]
         if self.match not in ("Exact", "NotOlderThan"):
-            message = f'Unsupported value: "{self.match}": supported values: "Exact", "NotOlderThan"'
+            message = f'Unsupported value: "{self.match}": supported values: "Exact", "NotOlderThan", ""'
             return [Cause("resourceVersionMatch", "FieldValueNotSupported", message)]
         if self.match == "Exact" and self.resource_version == "0":
             return [
-                _forbidden("resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+                _forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
             ]
         return []
 
@@ -206,25 +202,25 @@ class WriteOptions:
     force: bool = False
 
     @classmethod
-    def parse(cls, query: Mapping[str, str], user_agent: str) -> WriteOptions:
+    def parse(cls, query: Mapping[str, str], user_agent: str, verb: str = "patch") -> WriteOptions:
         """The default field manager is the first word of the user agent, as on the real server."""
+        causes = []
         dry_run = query.get("dryRun", "")
         if dry_run not in ("", "All"):
-            raise _bad_option("dryRun", dry_run, ("All",))
+            causes.append(_unsupported("dryRun", f'["{dry_run}"]', ("All",)))
         validation = query.get("fieldValidation", "") or "Warn"
         if validation not in ("Ignore", "Warn", "Strict"):
-            raise _bad_option("fieldValidation", validation, ("Ignore", "Strict", "Warn"))
+            causes.append(_unsupported("fieldValidation", f'"{validation}"', ("", "Ignore", "Strict", "Warn")))
         manager = query.get("fieldManager", "")
         if len(manager) > _MAX_MANAGER_LENGTH:
-            cause = Cause(
-                "fieldManager", "FieldValueTooLong", f"Too long: may not be more than {_MAX_MANAGER_LENGTH} bytes"
-            )
-            raise invalid(GroupResource("meta.k8s.io", "PatchOptions"), "", [cause])
+            text = f"Too long: may not be more than {_MAX_MANAGER_LENGTH} bytes"
+            causes.append(Cause("fieldManager", "FieldValueTooLong", text))
+        if causes:
+            raise invalid(GroupResource("meta.k8s.io", f"{verb.capitalize()}Options"), "", causes)
         default = user_agent.split("/", 1)[0].strip()[:_MAX_MANAGER_LENGTH] or "unknown"
         return cls(bool(dry_run), manager or default, bool(manager), validation, bool(_boolean(query, "force")))
 
 
-def _bad_option(name: str, value: str, supported: tuple[str, ...]) -> ApiError:
+def _unsupported(name: str, value: str, supported: tuple[str, ...]) -> Cause:
     listed = ", ".join(f'"{text}"' for text in supported)
-    cause = Cause(name, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}')
-    return invalid(GroupResource("meta.k8s.io", "Options"), "", [cause])
+    return Cause(name, "FieldValueNotSupported", f"Unsupported value: {value}: supported values: {listed}")

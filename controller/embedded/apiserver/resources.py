@@ -17,6 +17,8 @@ from controller.embedded.apiserver.errors import GroupResource, Object
 from controller.embedded.apiserver.selectors import FieldGetter, field_getter
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+# The real server lists them in this order for custom resources.
+CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 Convert = Callable[[Object], Object]
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 
@@ -106,6 +108,7 @@ class ServedVersion:
     selectable: tuple[str, ...] = ()  # dotted paths offered to field selectors, beyond name and namespace
     selectable_aliases: Mapping[str, str] = field(default_factory=dict)
     status: bool = True  # whether /status is served at this version
+    deprecation: str = ""  # a warning that every answer carries
     api_version: str = ""
     fields: dict[str, FieldGetter] = field(default_factory=dict)
     prefix: bytes = b""  # the leading `{"kind":…,"apiVersion":…` of every stored object of a built-in type

@@ -95,12 +95,19 @@ def parse_selector(labels: str, fields: str, offered: Mapping[str, FieldGetter])
             raise bad_request(f"invalid selector: \"{fields}\"; can't understand '{term}'")
         getter = offered.get(match["key"])
         if getter is None:
-            raise bad_request(f"field label not supported: {match['key']}")
+            raise bad_request(_unknown_field(match["key"], offered))
         wanted = match["op"] != "!="
         terms.append((getter, match["value"], wanted))
         if match["key"] == "metadata.name" and wanted:
             name = match["value"]
     return Selector(parse_labels(labels) if labels else (), tuple(terms), name)
+
+
+def _unknown_field(label: str, offered: Mapping[str, FieldGetter]) -> str:
+    if set(offered) <= {"metadata.name", "metadata.namespace"}:
+        known = ", ".join(f'"{name}"' for name in offered)
+        return f'"{label}" is not a known field selector: only {known}'
+    return f"field label not supported: {label}"
 
 
 def field_getter(path: str) -> FieldGetter:

@@ -36,15 +36,44 @@ _BUILTIN_KEYS: dict[str, tuple[str, ...]] = {
 _BUILTIN_SETS = frozenset(("finalizers",))
 # Structs and maps that one writer owns whole: label selectors and references.
 _BUILTIN_ATOMIC_MAPS = frozenset(
-    ("labelSelector", "nodeSelector", "secretKeyRef", "configMapKeyRef", "fieldRef", "targetRef")
+    (
+        "configMapKeyRef",
+        "fieldRef",
+        "involvedObject",
+        "labelSelector",
+        "nodeSelector",
+        "regarding",
+        "related",
+        "resourceFieldRef",
+        "roleRef",
+        "secretKeyRef",
+        "targetRef",
+    )
 )
+_BUILTIN_MAPS = frozenset(
+    (
+        "allocatable",
+        "annotations",
+        "binaryData",
+        "capacity",
+        "data",
+        "labels",
+        "limits",
+        "matchLabels",
+        "requests",
+        "stringData",
+    )
+)
+# Structs that are absent rather than empty; an Update owns them like a map when they appear.
+_BUILTIN_POINTERS = frozenset(("series", "valueFrom"))
 _METADATA: Object = {
     "type": "object",
+    "x-embedded-metadata": True,  # our own mark: metadata is a struct everywhere
     "properties": {
         "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
         "ownerReferences": {
             "type": "array",
-            "items": {"type": "object"},
+            "items": {"type": "object", "x-kubernetes-map-type": "atomic"},
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["uid"],
         },
@@ -66,7 +95,7 @@ class Shape:
     def member(self, name: str) -> Shape:
         """The shape of one member of an object."""
         if self.node is None:
-            return Shape(None, name)
+            return Shape(_METADATA if name == "metadata" else None, name)
         properties = self.node.get("properties") or {}
         node = properties.get(name)
         if node is None:
@@ -80,11 +109,25 @@ class Shape:
             return Shape(None)
         return Shape(self.node.get("items") or {})
 
+    def declares(self, name: str) -> bool:
+        """Whether a member is a field of its own rather than an entry of a map with free keys."""
+        if self.node is None:
+            return not self.is_map
+        return name in (self.node.get("properties") or {})
+
     @property
     def is_atomic_map(self) -> bool:
         if self.node is None:
             return self.field in _BUILTIN_ATOMIC_MAPS
         return self.node.get("x-kubernetes-map-type") == "atomic"
+
+    @property
+    def is_map(self) -> bool:
+        """Whether this is a map with free keys, which writers own as such. Custom resources have nothing else (their
+        objects are maps to the server); of built-in types it is known by the field's name, the rest are structs."""
+        if self.node is None:
+            return self.field in _BUILTIN_MAPS or self.field in _BUILTIN_POINTERS
+        return not self.node.get("x-embedded-metadata")
 
     @property
     def is_set(self) -> bool:

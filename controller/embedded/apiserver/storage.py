@@ -102,7 +102,7 @@ class Collection:
         self._keys: list[str] = []
         self._log: deque[Event] = deque()
         self._history_limit = history_limit
-        self.floor = 0
+        self.floor = store.compacted
         self.listeners: dict[object, Listener] = {}
 
     def __len__(self) -> int:
@@ -170,11 +170,12 @@ class Collection:
         self._record(Event(Change.MODIFIED if previous else Change.ADDED, stored, previous))
         return stored
 
-    def remove(self, key: str) -> Stored:
-        """Delete an object; the event shows its last state under a new resourceVersion. KeyError when absent."""
+    def remove(self, key: str, last_state: Object | None = None) -> Stored:
+        """Delete an object; the event shows its last state (the stored one by default) under a new resourceVersion.
+        KeyError when absent."""
         previous = self._items.pop(key)
         del self._keys[bisect_left(self._keys, key)]
-        last = Stored(previous.copy(), self._store.advance())
+        last = Stored(last_state or previous.copy(), self._store.advance())
         self._record(Event(Change.DELETED, last, previous))
         last.retire()
         return last
@@ -206,6 +207,7 @@ class Store:
         if history_limit < 1:
             raise ValueError(f"history_limit must be at least 1 event per resource, got {history_limit}")
         self.resource_version = 1  # nothing is ever stored under 0, which means "any" in requests
+        self.compacted = 0  # history up to here is gone in every collection
         self._history_limit = history_limit
         self._collections: dict[tuple[str, str], Collection] = {}
         self.observers: list[Observer] = []  # told of every event of every collection, after its listeners
@@ -231,6 +233,7 @@ class Store:
         """Forget the history of every collection up to `resource_version` (default: everything so far), as etcd's
         compaction does every five minutes: older watches and continue tokens become `Expired`."""
         upto = self.resource_version if resource_version is None else resource_version
+        self.compacted = max(self.compacted, upto)
         for collection in self._collections.values():
             collection.compact(upto)
 

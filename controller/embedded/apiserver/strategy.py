@@ -19,6 +19,7 @@ from controller.embedded.apiserver.crds import crd_causes, set_crd_defaults
 from controller.embedded.apiserver.errors import Cause, Object
 from controller.embedded.apiserver.metadata import (
     finalizer_causes,
+    finalizer_warnings,
     immutable_causes,
     metadata_causes,
     metadata_of,
@@ -74,6 +75,11 @@ def read_as(served: ServedVersion, body: Any) -> Object:
     if served.type.custom and not (given_version and given_kind):
         missing = "Kind" if not given_kind else "apiVersion"
         raise errors.bad_request(f"Object '{missing}' is missing in '{orjson.dumps(body).decode()[:200]}'")
+    if served.type.custom and given_version == served.api_version and given_kind != kind:
+        cause = Cause("kind", "FieldValueInvalid", f'Invalid value: "{given_kind}": must be {kind}')
+        given = errors.GroupResource(served.type.group, str(given_kind))
+        name = body["metadata"].get("name", "") if isinstance(body.get("metadata"), dict) else ""
+        raise errors.invalid(given, name, [cause])
     if given_version not in (None, "", served.api_version):
         raise errors.bad_request(
             f"the API version in the data ({given_version}) does not match the expected API version "
@@ -84,6 +90,8 @@ def read_as(served: ServedVersion, body: Any) -> Object:
             f'{given_kind} in version "{served.version}" cannot be handled as a {kind}: no kind "{given_kind}" is '
             f'registered for version "{served.api_version}"'
         )
+    if not isinstance(body.get("metadata", {}), dict | None):
+        raise _wrong_type(served, "metadata")
     metadata = metadata_of(body)
     for name, expected in _METADATA_TYPES.items():
         value = metadata.get(name)
@@ -187,9 +195,11 @@ def check(served: ServedVersion, obj: Object, current: Object | None, warnings: 
         changed = {name: value for name, value in metadata.items() if value != old.get(name)} | {"name": old["name"]}
         causes += metadata_causes(changed, served.type.plural)
         causes += immutable_causes(metadata, old) + finalizer_causes(metadata, old)
+    if served.type.custom:
+        warnings += finalizer_warnings(metadata, current["metadata"] if current else {})
     if served.schema is not None:
-        findings = validate(obj, current, served.schema)
-        causes += findings.causes
+        findings = validate(obj, current, served.schema, causes)
+        causes = findings.causes
         warnings += findings.warnings
     elif served.type.plural == CRD_PLURAL:
         causes += crd_causes(obj)
@@ -199,4 +209,7 @@ def check(served: ServedVersion, obj: Object, current: Object | None, warnings: 
         if served.type.plural == "events" and served.type.group and current is None:
             causes += newer_event_causes(stored)
     if causes:
-        raise errors.invalid(served.type.kind_name, metadata.get("name", ""), causes)
+        kind = served.type.kind_name
+        if served.type.plural == "events":
+            kind = errors.GroupResource("", kind.name)  # both groups report as the core type
+        raise errors.invalid(kind, metadata.get("name", ""), causes)

@@ -25,6 +25,7 @@ _NAME = Column(
     format="name",
     description="Name must be unique within a namespace. Is required when creating resources.",
 )
+_COLUMN_TEXT = "Custom resource definition column (in JSONPath format): "
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
@@ -77,7 +78,7 @@ class TableFormat:
                 "name": column.name,
                 "type": "string" if column.type == "date" and not self._served.type.custom else column.type,
                 "format": column.format,
-                "description": column.description,
+                "description": column.description or (f"{_COLUMN_TEXT}{column.path}" if column.path else ""),
                 "priority": column.priority,
             }
             for column in self._columns
@@ -92,8 +93,8 @@ class TableFormat:
         row: Object = {"cells": [_cell(column, obj, now) for column in self._columns]}
         if self._include == "Metadata":
             row["object"] = partial_metadata(obj)
-        elif self._include == "Object":
-            row["object"] = obj
+        else:
+            row["object"] = obj if self._include == "Object" else None
         return row
 
     def _table(self, rows: list[Object], metadata: Object, *, headed: bool) -> Object:

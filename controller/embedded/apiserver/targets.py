@@ -9,7 +9,7 @@ import orjson
 
 from controller.embedded.apiserver import errors
 from controller.embedded.apiserver.access import ANONYMOUS
-from controller.embedded.apiserver.errors import Cause, GroupResource, Object
+from controller.embedded.apiserver.errors import GroupResource, Object
 from controller.embedded.apiserver.rbac import User
 from controller.embedded.apiserver.requests import WriteOptions
 from controller.embedded.apiserver.resources import ServedVersion
@@ -37,6 +37,13 @@ class Target:
     def not_found(self) -> errors.ApiError:
         return errors.not_found(self.resource, self.name)
 
+    def need_name(self, metadata: Object) -> None:
+        """Raises ApiError 400 for a body that does not say its own name."""
+        if not metadata.get("name"):
+            raise errors.bad_request(
+                f"the name of the object ({self.name} based on URL) was undeterminable: name must be provided"
+            )
+
     def place(self, metadata: Object) -> None:
         """Bring name and namespace of a body in line with the path. Raises ApiError 400 where they contradict it."""
         name = metadata.get("name")
@@ -52,8 +59,7 @@ class Target:
         namespace = metadata.get("namespace")
         if namespace not in (None, "", self.namespace):
             raise errors.bad_request(
-                f"the namespace of the provided object does not match the namespace sent on the request "
-                f"({namespace} is not {self.namespace})"
+                "the namespace of the provided object does not match the namespace sent on the request"
             )
         metadata["namespace"] = self.namespace
 
@@ -90,8 +96,7 @@ def strict_error(target: Target, texts: list[str], *, patched: bool) -> errors.A
     served = target.served
     kind = served.type.kind
     if patched:
-        cause = Cause("patch", "FieldValueInvalid", f"Invalid value: {problem}")
-        return errors.invalid(served.type.kind_name, target.name, [cause])
+        return errors.unreadable_patch(problem)
     return errors.bad_request(f'{kind} in version "{served.version}" cannot be handled as a {kind}: {problem}')
 
 

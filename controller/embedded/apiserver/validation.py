@@ -21,7 +21,15 @@ from controller.embedded.apiserver.shapes import Shape
 from controller.foundation import parse_time
 
 # Findings after which the real server does not run CEL rules, and what it says then.
-_BLOCKING = frozenset(("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"))
+_BLOCKING = frozenset(
+    (
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    )
+)
 _RULES_SKIPPED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation"
@@ -49,16 +57,17 @@ class Findings:
         self.causes.append(Cause(path, reason, message))
 
 
-def validate(obj: Object, old: Object | None, schema: Object) -> Findings:
-    """Everything that is wrong with `obj`; `old` is the stored object on an update."""
-    findings = Findings()
+def validate(obj: Object, old: Object | None, schema: Object, causes: list[Cause]) -> Findings:
+    """Everything that is wrong with `obj`, after the `causes` that its metadata gave; `old` is the stored object on an
+    update."""
+    findings = Findings(list(causes))
     _validate(obj, ABSENT if old is None else old, schema, "", findings)
     if any(cause.reason in _BLOCKING for cause in findings.causes):
         if has_rules(schema):
             findings.add("<nil>", "FieldValueInvalid", f"Invalid value: null: {_RULES_SKIPPED}")
     else:
-        causes, warnings = check_rules(obj, old, schema)
-        findings.causes += causes
+        failed, warnings = check_rules(obj, old, schema)
+        findings.causes += failed
         findings.warnings += warnings
     return findings
 
@@ -143,7 +152,7 @@ def _validate_string(value: str, schema: Object, path: str, findings: Findings) 
         except ValueError:
             findings.add(
                 path,
-                "FieldValueInvalid",
+                "FieldValueTypeInvalid",
                 f"Invalid value: {_shown(value)}: {path} in body must be of type date-time: {_shown(value)}",
             )
 

@@ -82,7 +82,7 @@ def frame(kind: str, body: bytes) -> bytes:
 def bookmark_object(served: ServedVersion, resource_version: int, *, initial_end: bool) -> Object:
     """The object of a bookmark: an empty object of the kind. The real server encodes the zero value of a built-in
     type, so a Pod's shows `"containers": null`; clients have to bear it."""
-    metadata: Object = {"resourceVersion": str(resource_version), "creationTimestamp": None}
+    metadata: Object = {"resourceVersion": str(resource_version)}
     if initial_end:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
     bookmark: Object = {"kind": served.type.kind, "apiVersion": served.api_version, "metadata": metadata}

@@ -198,7 +198,7 @@ def _one_two_five(most: int) -> list[int]:
     return [bound for bound in bounds if bound <= most]
 
 
-def _resized(  # noqa: PLR0917 - the first four are one series
+def _resized(
     name: str, prefix: bytes, key: SlotKey, value: float, max_model_len: int, kv_cache_tokens: int
 ) -> tuple[str, bytes, SlotKey, float]:
     text = prefix.decode()

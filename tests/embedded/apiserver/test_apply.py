@@ -117,8 +117,9 @@ FAILURES: list[tuple[str, dict[str, Any], int]] = [
 
 
 async def test_apply_refuses(api: Client) -> None:
+    api.server.put(widget())
     for name, body, status in FAILURES:
-        assert (await apply(api, body, "a")).status == status, name
+        assert (await apply(api, body, "a", force=True)).status == status, name
 
 
 async def test_apply_to_the_status_leaves_the_rest(api: Client) -> None:

@@ -100,11 +100,11 @@ async def test_create_replace_edit_label_and_annotate(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", stdin=manifest())
     assert "AlreadyExists" in await kubectl.refused("create", "-f", "-", stdin=manifest())
     await kubectl("replace", "-f", "-", stdin=manifest(interval=25))
-    kubectl.environment["KUBE_EDITOR"] = "sed -i s/25/26/"
+    kubectl.environment["KUBE_EDITOR"] = "sed -i s/Shadow/Active/"
     assert "edited" in await kubectl("edit", "wd", "one")
     await kubectl("label", "wd", "one", "tier=web")
     await kubectl("annotate", "wd", "one", "note=yes")
-    assert await kubectl("get", "wd", "-l", "tier=web", "-o", "jsonpath={.items[*].spec.interval}") == "26"
+    assert await kubectl("get", "wd", "-l", "tier=web", "-o", "jsonpath={.items[*].spec.mode}") == "Active"
     assert "No resources" in (await kubectl.run("get", "wd", "-l", "tier!=web"))[2]
 
 

@@ -23,12 +23,12 @@ async def fill(api: Client, count: int) -> None:
 
 
 async def test_items_of_core_lists_lack_their_type_and_those_of_custom_lists_have_it(api: Client) -> None:
-    api.server.put(config_map())
+    api.server.put(config_map(a="b"))
     api.server.put(widget())
     (core,) = (await api.get(CONFIG_MAPS.path("default"))).json["items"]
     assert "kind" not in core
     assert "apiVersion" not in core
-    assert core["data"] == {}
+    assert core["data"] == {"a": "b"}
     (custom,) = (await api.get(WIDGETS.path("default"))).json["items"]
     assert (custom["kind"], custom["apiVersion"]) == ("Widget", "example.com/v1")
 

@@ -47,7 +47,8 @@ APPLIED = [
     ),
     ("copy", [{"op": "copy", "from": "/list", "path": "/a/list"}], ("a", "list"), [1, 2, 3]),
     ("move", [{"op": "move", "from": "/a/b", "path": "/b"}], ("b",), 1),
-    ("a path without leading slash has no effect", [{"op": "add", "path": "a/b", "value": 5}], ("a", "b"), 1),
+    ("copy from nowhere copies null", [{"op": "copy", "from": "/x", "path": "/y"}], ("y",), None),
+    ("what precedes the first slash is ignored", [{"op": "add", "path": "a/b", "value": 5}], ("b",), 5),
     ("the empty path replaces the document", [{"op": "replace", "path": "", "value": {"z": 1}}], ("z",), 1),
 ]
 
@@ -70,7 +71,10 @@ REFUSED = [
     ("an index that is no number", [{"op": "add", "path": "/list/x", "value": 1}]),
     ("an unknown operation", [{"op": "frob", "path": "/a"}]),
     ("an operation without path", [{"op": "add", "value": 1}]),
-    ("copy from nowhere", [{"op": "copy", "from": "/x", "path": "/y"}]),
+    ("move from nowhere", [{"op": "move", "from": "/x", "path": "/y"}]),
+    ("a path without any slash", [{"op": "add", "path": "a", "value": 1}]),
+    ("the empty path for add", [{"op": "add", "path": "", "value": {}}]),
+    ("test of an item beyond a list against null", [{"op": "test", "path": "/list/9", "value": None}]),
     ("into a scalar", [{"op": "add", "path": "/a/b/c", "value": 1}]),
 ]
 

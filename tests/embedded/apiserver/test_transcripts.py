@@ -20,8 +20,9 @@ RECORDED: dict[str, Any] = json.loads(TRANSCRIPTS.read_text())["cases"]
 
 @pytest.fixture
 async def player() -> AsyncIterator[Player]:
-    server = ApiServer(clock=WallClock(), future_wait_seconds=0.0)
+    server = ApiServer(clock=WallClock(), future_wait_seconds=0.0, garbage_collection=True)
     server.install_crd(WIDGET_CRD)
+    server.store.compact()  # nobody can watch from the beginning of a real server, either
     await server.start()
     async with aiohttp.ClientSession() as session:
         yield Player(server.url, session)

@@ -124,7 +124,7 @@ async def test_bookmarks_come_on_time_and_carry_the_newest_resource_version(star
     assert event["object"] == {
         "kind": "ConfigMap",
         "apiVersion": "v1",
-        "metadata": {"resourceVersion": newest, "creationTimestamp": None},
+        "metadata": {"resourceVersion": newest},
     }
     assert (await watch.next())["type"] == "BOOKMARK"
 
@@ -187,7 +187,7 @@ async def test_a_streamed_list_ends_with_a_marked_bookmark_and_goes_on(api: Clie
     assert mark["object"]["metadata"]["resourceVersion"] == str(newest)
     assert mark["object"]["spec"] == {"containers": None}
     api.server.delete(PODS, "p")
-    assert await watch.take(1) == [("DELETED", "p")]
+    assert await watch.take(2) == [("MODIFIED", "p"), ("DELETED", "p")]
 
 
 async def test_a_streamed_list_without_bookmarks_has_no_mark(api: Client) -> None:

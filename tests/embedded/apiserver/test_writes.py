@@ -75,7 +75,7 @@ CREATE_FAILURES = [
     ("a resourceVersion", WIDGETS, {**widget(), "metadata": {"name": "x", "resourceVersion": "3"}}, 500, "", None),
     ("no name at all", WIDGETS, {**widget(), "metadata": {}}, 422, "Invalid", "Widget"),
     ("a name with capitals", CONFIG_MAPS, config_map("Bad"), 422, "Invalid", "ConfigMap"),
-    ("a body of another kind", WIDGETS, {**widget(), "kind": "Gadget"}, 400, "BadRequest", None),
+    ("a body of another kind", WIDGETS, {**widget(), "kind": "Gadget"}, 422, "Invalid", "Gadget"),
     ("a body of another version", WIDGETS, widget(api_version="example.com/v2"), 400, "BadRequest", None),
     ("a custom resource without kind", WIDGETS, {"metadata": {"name": "x"}}, 400, "BadRequest", None),
     ("a label that is a number", CONFIG_MAPS, {"metadata": {"name": "x", "labels": {"a": 1}}}, 400, "BadRequest", None),
@@ -328,7 +328,12 @@ SIZES = [
 
 @pytest.mark.parametrize(("size", "status"), [row[1:] for row in SIZES], ids=[row[0] for row in SIZES])
 async def test_size(api: Client, size: int, status: int) -> None:
-    assert (await api.create(CONFIG_MAPS, config_map(blob="x" * size))).status == status
+    assert (await api.create(WIDGETS, widget(free={"blob": "x" * size}))).status == status
+
+
+async def test_a_config_map_holds_one_mebibyte(api: Client) -> None:
+    assert (await api.create(CONFIG_MAPS, config_map(blob="x" * 1024 * 1024))).status == 201
+    assert (await api.create(CONFIG_MAPS, config_map("two", blob="x" * (1024 * 1024 + 1)))).status == 422
 
 
 LOOPBACK = [

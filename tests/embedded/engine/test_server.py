@@ -79,29 +79,35 @@ async def test_what_the_counters_say_is_what_the_clients_got(
 async def test_token_rates_between_two_scrapes_agree_with_the_streams_in_between(
     start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
 ) -> None:
-    engine = await start_engine(frame_tokens=1)
-    streams = [asyncio.create_task(stream(http, engine.url, 200, 400)) for _ in range(4)]
+    engine = await start_engine()
+    streams = [asyncio.create_task(stream(http, engine.url, 200, 10_000)) for _ in range(4)]
     await until(lambda: engine.load() == EngineLoad(4, 0), clock)
-    names = "?name[]=vllm:generation_tokens_total"
-    first, began = await scrape(http, engine.url, f"/metrics/{names}"), clock.now()
+
+    async def generated() -> tuple[float, float, float]:
+        before = clock.now()
+        samples = await scrape(http, engine.url, "/metrics/?name[]=vllm:generation_tokens_total")
+        return before, samples["vllm:generation_tokens_total"], clock.now()
+
+    first_before, first, first_after = await generated()
     await clock.sleep(5)
-    second, ended = await scrape(http, engine.url, f"/metrics/{names}"), clock.now()
-    rate = (second["vllm:generation_tokens_total"] - first["vllm:generation_tokens_total"]) / (ended - began)
+    second_before, second, second_after = await generated()
     step = SERVICE.decode_step_seconds(4)
-    assert rate == pytest.approx(4 / step, rel=0.25)  # scrapes take a few model tenths on a busy machine
-    await asyncio.gather(*streams)
+    # Each page was made at some moment of its scrape; a step at either end may be in or out.
+    assert (second_before - first_after) / step - 2 <= (second - first) / 4 <= (second_after - first_before) / step + 2
+    for task in streams:
+        task.cancel()
 
 
 async def test_requests_beyond_the_slots_wait_and_are_shown_waiting(
     start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
 ) -> None:
     engine = await start_engine(max_num_seqs=2)
-    streams = [asyncio.create_task(stream(http, engine.url, 10, 100)) for _ in range(5)]
+    streams = [asyncio.create_task(stream(http, engine.url, 10, 500)) for _ in range(5)]
     await until(lambda: engine.load() == EngineLoad(2, 3), clock)
     samples = await scrape(http, engine.url)
     assert (samples["vllm:num_requests_running"], samples["vllm:num_requests_waiting"]) == (2, 3)
     assert samples["vllm:num_requests_waiting_by_reason"] == 3
-    assert [counts[-1] for counts in await asyncio.gather(*streams)] == [100] * 5
+    assert [counts[-1] for counts in await asyncio.gather(*streams)] == [500] * 5
 
 
 async def test_a_whole_answer_and_the_list_of_models(start_engine: StartEngine, http: aiohttp.ClientSession) -> None:
@@ -140,7 +146,7 @@ async def test_while_the_model_loads_everything_answers_503(
         async with http.get(engine.url + path) as response:
             assert response.status == 503
     await until(lambda: engine.state is EngineState.SERVING, clock)
-    assert clock.now() - began == pytest.approx(20, abs=5)
+    assert clock.now() - began >= 20
     async with http.get(f"{engine.url}/health") as response:
         assert response.status == 200
 
@@ -150,13 +156,13 @@ async def test_a_client_that_goes_away_frees_its_place_and_is_not_counted_as_fin
     start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock, slots: int
 ) -> None:
     engine = await start_engine(max_num_seqs=slots)
-    staying = asyncio.create_task(stream(http, engine.url, 10, 60))
+    staying = asyncio.create_task(stream(http, engine.url, 10, 2000))
     await until(lambda: engine.load().running == 1, clock)
     leaving = asyncio.create_task(stream(http, engine.url, 10, 10_000))
     await until(lambda: sum((engine.load().running, engine.load().waiting)) == 2, clock)
     leaving.cancel()
     await until(lambda: engine.load() == EngineLoad(1, 0), clock)
-    assert (await staying)[-1] == 60
+    assert (await staying)[-1] == 2000
     samples = await scrape(http, engine.url)
     assert samples["vllm:request_success_total"] == 1
 
@@ -189,18 +195,21 @@ async def test_a_hung_engine_answers_nothing_and_loses_nothing_when_it_goes_on(
     start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
 ) -> None:
     engine = await start_engine()
-    running = asyncio.create_task(stream(http, engine.url, 10, 100))
+    running = asyncio.create_task(stream(http, engine.url, 10, 1000))
     await until(lambda: engine.load().running == 1, clock)
     engine.hang()
     page = asyncio.create_task(scrape(http, engine.url))
-    await clock.sleep(10)  # five times what the stream needs
+    hung_at = clock.now()
+    await clock.sleep(30)  # more than the stream needs
     assert not running.done()
     assert not page.done()
+    assert engine.load() == EngineLoad(1, 0)
+    hung_for = clock.now() - hung_at
     engine.resume()
     assert (await page)["vllm:num_requests_running"] == 1
-    assert (await running)[-1] == 100
+    assert (await running)[-1] == 1000
     samples = await scrape(http, engine.url)
-    assert samples["vllm:e2e_request_latency_seconds_sum"] > 10
+    assert samples["vllm:e2e_request_latency_seconds_sum"] >= hung_for + 999 * SERVICE.decode_step_seconds(1)
 
 
 async def test_an_address_whose_port_is_taken_is_passed_over(clock: ScaledClock) -> None:

@@ -1,0 +1,5 @@
+"""`python -m controller.cli`: the console script where it is not installed."""
+
+from controller.cli import main
+
+main()

@@ -1,0 +1,103 @@
+"""`mdscaler demo`: one hour of real traffic through real HTTP, scaled by the real controller, without a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from controller.cli.options import Output, OutputOption
+from controller.foundation import UsageError
+
+# Ends within three minutes on two cores, with room for the start and the last answers.
+_WALL_SECONDS = 135.0
+# The first replica's start and the last request's end, in model time.
+_MARGIN_SECONDS = 330.0
+_FASTEST = 120.0  # beyond it an interval is shorter than what two cores need for it
+
+
+class DemoAlgorithm(StrEnum):
+    """What the demo's scaler decides by."""
+
+    TOKEN_THROUGHPUT = "TokenThroughput"  # noqa: S105 - not a password
+    PROPORTIONAL = "Proportional"
+
+
+def demo(
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="Traffic to replay: a CSV file, plain or gzip, of requests (t_s,prompt_tokens,output_tokens) or of "
+            "bins (t_s,requests,prompt_tokens,output_tokens). Default: one hour of Azure's chat service, 2023."
+        ),
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(min=1.0, help="Only the first minutes of the trace.")] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(min=1.0, max=_FASTEST, help="How much faster than real time. Default: ends within three minutes."),
+    ] = None,
+    algorithm: Annotated[
+        DemoAlgorithm, typer.Option(help="What the scaler decides by.")
+    ] = DemoAlgorithm.TOKEN_THROUGHPUT,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything drawn at random.")] = 1,
+    kill_controller_every: Annotated[
+        float | None,
+        typer.Option(min=60.0, help="Kill and restart the controller every so many seconds of trace time."),
+    ] = None,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve", help="Run in real time, print the KUBECONFIG, and stay up after the traffic, for kubectl."
+        ),
+    ] = False,
+    directory: Annotated[
+        Path, typer.Option(help="Where the report, the controller's log, its decision records and the kubeconfig go.")
+    ] = Path("out/demo"),
+    report: Annotated[
+        str, typer.Option(help="Name of the HTML report in the directory; empty for none.")
+    ] = "report.html",
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Replay real traffic against engine servers on loopback, scaled by the unmodified controller.
+
+    Everything runs on this machine: a Kubernetes API server, engine servers timed by a sweep measured on an H200, a
+    router, streaming clients, and the controller in a process of its own. The trace is thinned and the engines are
+    slowed so that one to about five replicas are needed; the report says by how much. Exit status 1 when a request was
+    lost.
+    """
+    # Heavy, and only this command pays for it.
+    from controller.cli import demo_run  # noqa: PLC0415
+    from controller.cli.demo_plan import plan_demo  # noqa: PLC0415
+    from controller.cli.demo_report import render_results, summary_table  # noqa: PLC0415
+    from controller.embedded.pace import affordable_factor  # noqa: PLC0415
+
+    if serve and speed not in (None, 1.0):
+        raise UsageError("--serve runs in real time, so that kubectl shows true ages; leave out --speed")
+    if report and (Path(report).name != report):
+        raise UsageError(f"--report: {report!r} is a name within --directory ({directory}), not a path")
+    plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed)
+    if speed is None:
+        wanted = (plan.trace_seconds + _MARGIN_SECONDS) / _WALL_SECONDS
+        speed = 1.0 if serve else max(1.0, min(wanted, affordable_factor(plan.fit.trace), _FASTEST))
+    options = demo_run.DemoOptions(
+        speed=speed,
+        kill_every_seconds=kill_controller_every,
+        serve=serve,
+        directory=directory,
+        live=output is Output.TEXT,
+    )
+    outcome = asyncio.run(demo_run.run_demo(plan, options))
+    if report:
+        page = directory / report
+        page.write_text(render_results(plan, options, outcome), encoding="utf-8")
+    if output is Output.JSON:
+        typer.echo(orjson.dumps(outcome.as_json()).decode())
+    else:
+        typer.echo(summary_table(plan, outcome))
+        if report:
+            typer.echo(f"report: {directory / report}")
+    return 0 if outcome.good else 1

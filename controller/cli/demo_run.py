@@ -1,0 +1,272 @@
+"""Runs a demo: the embedded world in this process, the controller in one of its own, a view on both."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.api import model_deployment_crd, scaler_crd
+from controller.cli.demo_plan import DEPLOYMENT, MAX_REPLICAS, NAMESPACE, ROLE, STARTUP_SECONDS, DemoPlan
+from controller.cli.demo_view import live_view
+from controller.embedded.results import WorldResults
+from controller.embedded.world import World, WorldConfig
+from controller.foundation import OperationFailed, ScaledClock, monotonic, wall_now
+from controller.planning import Continuity, Record, compare_with_unbroken, read_records
+
+# The demo's Lease, in wall seconds: a killed controller is succeeded after three.
+_LEASE = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
+_STOP_SECONDS = 10.0
+_LOG_TAIL_BYTES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How a demo is run."""
+
+    speed: float
+    kill_every_seconds: float | None
+    serve: bool
+    directory: Path
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOutcome:
+    """What came of it."""
+
+    results: WorldResults
+    records: tuple[Record, ...]
+    continuity: Continuity
+    restarts: tuple[float, ...]  # trace time
+    began: float  # model time at which the traffic began
+    wall_seconds: float
+
+    @property
+    def good(self) -> bool:
+        """No request lost, decisions were made, and no restart shrank anything early."""
+        return self.results.lost == 0 and bool(self.records) and not self.continuity.early
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures for machines."""
+        results = self.results
+        rescales = sum(bool(record.decision.changes) for record in self.records)
+        return {
+            "requests": results.requests,
+            "completed": results.completed,
+            "lost": results.lost,
+            "rejected": results.rejected,
+            "tokens": results.tokens,
+            "decisions": len(self.records),
+            "rescales": rescales,
+            "maxReadyReplicas": results.max_ready_replicas,
+            "maxDesiredReplicas": results.max_desired_replicas,
+            "readyReplicaSeconds": round(results.ready_replica_seconds, 1),
+            "desiredReplicaSeconds": round(results.desired_replica_seconds, 1),
+            "ttftMilliseconds": _quantiles(results.ttft_milliseconds),
+            "itlMilliseconds": _quantiles(results.itl_milliseconds),
+            "controllerRestarts": len(self.restarts),
+            "shrinks": self.continuity.shrinks,
+            "earlyShrinks": len(self.continuity.early),
+            "traceSeconds": round(results.duration_seconds, 1),
+            "wallSeconds": round(self.wall_seconds, 1),
+            "lossReasons": list(results.loss_reasons),
+        }
+
+
+async def run_demo(plan: DemoPlan, options: DemoOptions) -> DemoOutcome:
+    """Start everything, replay the traffic, stop everything. Raises OperationFailed with one clear line."""
+    started = monotonic()
+    directory = options.directory
+    records = directory / "records"
+    try:
+        records.mkdir(parents=True, exist_ok=True)
+        for old in records.glob("*.jsonl"):
+            old.unlink()
+    except OSError as error:
+        raise OperationFailed(f"--directory {directory}: {error.strerror}") from None
+    epoch = wall_now()
+    clock = ScaledClock(epoch, options.speed)
+    config = WorldConfig(
+        trace=plan.fit.trace,
+        service=plan.fit.service,
+        crds=[scaler_crd(), model_deployment_crd()],
+        objects=[plan.scaler],
+        namespace=NAMESPACE,
+        deployment=DEPLOYMENT,
+        role=ROLE,
+        initial_replicas=min(MAX_REPLICAS, max(1, math.ceil(plan.fit.need_replicas_start))),
+        startup_seconds=STARTUP_SECONDS,
+    )
+    world = World(config, clock)
+    controller = ControllerProcess(
+        kubeconfig=directory / "kubeconfig",
+        log=directory / "controller.log",
+        records=records,
+        epoch=epoch,
+        factor=options.speed,
+    )
+    with _interruptible():
+        try:
+            await _start(world, controller, options)
+            began = clock.now()
+            async with live_view(world, records, plan, enabled=options.live):
+                results = await _replay(world, controller, clock, options)
+            if options.serve:
+                print(
+                    f"The traffic is over; serving until interrupted. KUBECONFIG={controller.kubeconfig}",
+                    file=sys.stderr,
+                )
+                await asyncio.Event().wait()
+        finally:
+            await controller.stop()
+            await world.stop()
+    kept = _read_records(records)
+    return DemoOutcome(
+        results=results,
+        records=kept,
+        continuity=compare_with_unbroken(kept),
+        restarts=tuple(time - began for time in controller.restarts),
+        began=began,
+        wall_seconds=monotonic() - started,
+    )
+
+
+class ControllerProcess:
+    """The unmodified controller, as a process of its own."""
+
+    def __init__(self, *, kubeconfig: Path, log: Path, records: Path, epoch: float, factor: float) -> None:
+        self.kubeconfig = kubeconfig
+        self.log = log
+        self.restarts: list[float] = []  # model time
+        self._arguments = [
+            *("controller", "--kubeconfig", str(kubeconfig), "--namespace", NAMESPACE, "--lease-namespace", NAMESPACE),
+            *_LEASE,
+            *("--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", "127.0.0.1:0"),
+            *("--record", str(records), "--clock-epoch", repr(epoch), "--clock-factor", repr(factor)),
+        ]
+        self._process: asyncio.subprocess.Process | None = None
+        log.unlink(missing_ok=True)
+
+    async def start(self) -> None:
+        """Start it; its log is appended."""
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "controller.cli",
+                *self._arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C reaches the demo alone; it stops the controller in order.
+                start_new_session=True,
+            )
+
+    async def died(self) -> OperationFailed:
+        """Wait for it to end by itself; what to tell about that."""
+        assert self._process is not None  # noqa: S101 - started before it is watched
+        status = await self._process.wait()
+        tail = self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+        last = tail[-1] if tail else "nothing was logged"
+        return OperationFailed(f"the controller ended with status {status}: {last} (log: {self.log})")
+
+    async def kill_and_restart(self, now: float) -> None:
+        """End it without warning, as a node failure would, and start it again."""
+        assert self._process is not None  # noqa: S101
+        self._process.kill()
+        await self._process.wait()
+        self.restarts.append(now)
+        await self.start()
+
+    async def stop(self) -> None:
+        """End it in order; by force after a while."""
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def _start(world: World, controller: ControllerProcess, options: DemoOptions) -> None:
+    starting = asyncio.create_task(world.start(), name="start the world")
+    serving = asyncio.create_task(world.serving.wait(), name="API server")
+    try:
+        await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if world.serving.is_set():
+            world.write_kubeconfig(controller.kubeconfig)
+            if options.serve:
+                print(f"export KUBECONFIG={controller.kubeconfig.resolve()}", flush=True)
+                print("kubectl get mds -w      # in another terminal; Ctrl-C here ends the demo", flush=True)
+        await starting
+    finally:
+        starting.cancel()
+        serving.cancel()
+    await controller.start()
+
+
+async def _replay(
+    world: World, controller: ControllerProcess, clock: ScaledClock, options: DemoOptions
+) -> WorldResults:
+    """The traffic, while the controller is watched and, where asked for, killed."""
+    traffic = asyncio.create_task(world.run(), name="traffic")
+    began = clock.now()
+    kills = 0
+    try:
+        while True:
+            watch = asyncio.create_task(controller.died(), name="watch the controller")
+            waits = {traffic, watch}
+            if options.kill_every_seconds is not None:
+                due = began + (kills + 1) * options.kill_every_seconds - clock.now()
+                waits.add(asyncio.create_task(clock.sleep(due), name="next kill"))
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for task in waits - {traffic} - done:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            if traffic in done:
+                return traffic.result()
+            if watch in done:
+                raise watch.result()
+            kills += 1
+            await controller.kill_and_restart(clock.now())
+    finally:
+        traffic.cancel()
+        await asyncio.gather(traffic, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Any:
+    """SIGTERM ends the demo as Ctrl-C does: everything that was started is stopped."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - called from a coroutine
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _read_records(directory: Path) -> tuple[Record, ...]:
+    path = directory / f"{NAMESPACE}_{DEPLOYMENT}.jsonl"
+    if not path.exists():
+        return ()
+    with path.open("rb") as lines:
+        return tuple(read_records(lines, os.fspath(path)))
+
+
+def _quantiles(quantiles: Any) -> dict[str, float | None]:
+    values = {"p50": quantiles.p50, "p95": quantiles.p95, "p99": quantiles.p99}
+    return {name: None if value is None else round(value, 1) for name, value in values.items()}

@@ -1,0 +1,135 @@
+"""What a person sees while the demo runs: the load, the latency, the replicas, and what limited the last decision."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from controller.cli.demo_plan import DEPLOYMENT, NAMESPACE, DemoPlan
+from controller.embedded.results import WorldSnapshot
+from controller.embedded.world import World
+from controller.planning import Record, decode_record
+
+_REFRESH_SECONDS = 0.5
+# Without a terminal: one line so often.
+_LINE_SECONDS = 15.0
+_SHOWN_DECISIONS = 6
+
+
+@contextlib.asynccontextmanager
+async def live_view(world: World, records: Path, plan: DemoPlan, *, enabled: bool) -> AsyncIterator[None]:
+    """Show the world while the body runs."""
+    if not enabled:
+        yield
+        return
+    console = Console(stderr=True)
+    show = _draw if console.is_terminal else _print_lines
+    task = asyncio.create_task(show(console, world, _RecordTail(records), plan), name="live view")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+class _RecordTail:
+    """The newest decisions, read from the controller's record file as it grows."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / f"{NAMESPACE}_{DEPLOYMENT}.jsonl"
+        self._offset = 0
+        self.last: Record | None = None
+        self.changes: deque[Record] = deque(maxlen=_SHOWN_DECISIONS)
+
+    def refresh(self) -> None:
+        """Read what was appended. A line that is still being written is left for the next time."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                self.last = decode_record(line)
+                if self.last.decision.changes:
+                    self.changes.append(self.last)
+
+
+async def _draw(console: Console, world: World, tail: _RecordTail, plan: DemoPlan) -> None:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            tail.refresh()
+            live.update(_picture(world.snapshot(), tail, plan), refresh=True)
+            await asyncio.sleep(_REFRESH_SECONDS)
+
+
+async def _print_lines(console: Console, world: World, tail: _RecordTail, plan: DemoPlan) -> None:
+    while True:
+        tail.refresh()
+        now = world.snapshot()
+        console.print(
+            f"{_clock(now.t_seconds)} of {_clock(plan.trace_seconds)}  load {now.demand_tokens_per_second:,.0f} tok/s  "
+            f"ready {now.ready_replicas} of {now.desired_replicas}  TTFT p95 {_seconds(now.ttft_p95_seconds)}  "
+            f"requests {now.requests:,}  lost {now.lost}",
+            highlight=False,
+        )
+        await asyncio.sleep(_LINE_SECONDS)
+
+
+def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
+    figures = Table.grid(padding=(0, 3))
+    for _ in range(4):
+        figures.add_column()
+    role = tail.last.decision.roles[0] if tail.last is not None else None
+    raw = "–" if role is None or role.raw is None else str(role.raw)
+    figures.add_row("load", f"{now.demand_tokens_per_second:,.0f} tok/s", "TTFT p50 / p95", _latencies(now))
+    figures.add_row("served", f"{now.served_tokens_per_second:,.0f} tok/s", "running / waiting", _queue(now))
+    figures.add_row(
+        "replicas",
+        Text(f"{now.ready_replicas} ready of {now.desired_replicas} wanted (algorithm: {raw})", style="bold"),
+        "requests",
+        f"{now.requests:,}, {now.completed:,} complete, {now.lost} lost",
+    )
+    figures.add_row(
+        "limited by", "nothing" if role is None or role.limited_by is None else str(role.limited_by), "", ""
+    )
+    decisions = Table.grid(padding=(0, 2))
+    for record in tail.changes:
+        for name, (before, after) in record.decision.changes.items():
+            changed = record.decision.role(name)
+            decisions.add_row(f"{before} → {after}", changed.algorithm_reason)
+    done = max(0.0, min(now.t_seconds, plan.trace_seconds))
+    return Group(
+        Text(f"{plan.trace_name}: {_clock(now.t_seconds)} of {_clock(plan.trace_seconds)}"),
+        ProgressBar(total=plan.trace_seconds, completed=done, width=60),
+        figures,
+        Text("decisions", style="dim"),
+        decisions,
+    )
+
+
+def _latencies(now: WorldSnapshot) -> str:
+    return f"{_seconds(now.ttft_p50_seconds)} / {_seconds(now.ttft_p95_seconds)}"
+
+
+def _queue(now: WorldSnapshot) -> str:
+    return f"{now.running_requests} / {now.waiting_requests + now.held_requests}"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} s"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    return f"{minutes:02d}:{rest:02d}"

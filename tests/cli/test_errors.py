@@ -1,0 +1,94 @@
+"""Every wrong use is one clear line and an exit status: 2 for usage and input, 1 for what failed."""
+
+import socket
+
+import pytest
+
+from controller.cli import run
+
+CASES = [
+    ("an unknown command", ["scale"], 2, "No such command"),
+    ("an unknown option", ["demo", "--fast"], 2, "--fast"),
+    ("a trace that is not there", ["demo", "--trace", "/nonexistent.csv"], 2, "/nonexistent.csv is not a file"),
+    ("a trace that is no trace", ["demo", "--trace", __file__], 2, "trace"),
+    ("a speed beyond all bounds", ["demo", "--speed", "100000"], 2, "speed"),
+    ("real time and a speed at once", ["demo", "--serve", "--speed", "10"], 2, "leave out --speed"),
+    ("a kubeconfig that is not there", ["controller", "--kubeconfig", "/nonexistent"], 2, "/nonexistent"),
+    ("a bind address that is none", ["controller", "--metrics-bind-address", "here"], 2, "--metrics-bind-address"),
+    ("a log level that is none", ["controller", "--log-level", "loud"], 2, "debug, info, warning, error"),
+    (
+        "a lease that cannot work",
+        ["controller", "--kubeconfig", "KUBECONFIG", "--renew-deadline", "20"],
+        2,
+        "renew deadline",
+    ),
+    ("a record file that is not there", ["decide", "/nonexistent.jsonl"], 2, "/nonexistent.jsonl"),
+    ("a file that holds no records", ["decide", __file__], 2, "not a decision record"),
+    ("a kind that has no definition", ["crd", "--kind", "Nosuch"], 2, "Nosuch"),
+]
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    """Points at a port of this machine where nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = tmp_path / "config"
+    path.write_text(
+        f"""apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: u, user: {{}}}}]
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+"""
+    )
+    return path
+
+
+@pytest.mark.parametrize(("arguments", "status", "text"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_wrong_use(arguments, status, text, capsys, kubeconfig):
+    arguments = [str(kubeconfig) if argument == "KUBECONFIG" else argument for argument in arguments]
+    assert run(arguments) == status
+    captured = capsys.readouterr()
+    assert text in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_a_server_that_cannot_be_reached(capsys, kubeconfig):
+    ports = ["--metrics-bind-address", "0", "--health-bind-address", "0"]
+    assert run(["controller", "--kubeconfig", str(kubeconfig), *ports]) == 1
+    assert "cannot reach the Kubernetes API at http://127.0.0.1" in capsys.readouterr().err
+
+
+def test_a_port_in_use(capsys, kubeconfig):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        arguments = ["--kubeconfig", str(kubeconfig), "--metrics-bind-address", f"127.0.0.1:{port}"]
+        assert run(["controller", *arguments, "--health-bind-address", "0"]) == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["controller", "demo", "decide", "crd", "version"])
+def test_every_command_explains_itself(command, capsys):
+    assert run([command, "--help"]) == 0
+    assert "Usage:" in capsys.readouterr().out
+
+
+def test_the_controllers_help_documents_connection_election_and_endpoints(capsys):
+    run(["controller", "--help"])
+    text = capsys.readouterr().out
+    for option in (
+        "--kubeconfig",
+        "--context",
+        "--namespace",
+        "--leader-elect",
+        "--lease-duration",
+        "--metrics-bind",
+        "--health-bind",
+    ):
+        assert option in text

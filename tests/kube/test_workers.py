@@ -1,0 +1,155 @@
+"""Outcomes of a reconcile and what becomes of its key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controller.kube import Done, ItemBackoff, Requeue, RequeueAfter, Result, TerminalError, WorkQueue, run_workers
+from tests.kube.support import running
+
+
+class Log:
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+
+    def reconciled(self, result: Result, seconds: float) -> None:
+        self.results.append(result)
+
+
+class Bench:
+    """A queue with workers, and the moments at which a key was reconciled."""
+
+    def __init__(self, outcomes: list[object], *, workers: int = 1, timeout: float | None = None) -> None:
+        self.queue = WorkQueue(backoff=ItemBackoff(base_seconds=1.0))
+        self.outcomes = outcomes
+        self.moments: list[float] = []
+        self.log = Log()
+        self.run = run_workers(self.queue, self._reconcile, workers, timeout_seconds=timeout, observer=self.log)
+
+    async def _reconcile(self, key: str) -> Done | RequeueAfter | Requeue:
+        self.moments.append(asyncio.get_running_loop().time())
+        outcome = self.outcomes.pop(0) if self.outcomes else Done()
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, float):
+            await asyncio.sleep(outcome)
+            return Done()
+        assert isinstance(outcome, Done | RequeueAfter | Requeue)
+        return outcome
+
+
+async def test_errors_back_off_and_a_success_forgets_them() -> None:
+    """T1."""
+    bench = Bench([RuntimeError("x"), RuntimeError("x"), RuntimeError("x"), Done()])
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(60)
+        assert bench.moments == pytest.approx([0, 1, 3, 7])
+        assert bench.queue.failures("a") == 0
+    assert bench.log.results == [Result.ERROR] * 3 + [Result.SUCCESS]
+
+
+async def test_requeue_after_forgets_first_and_keeps_its_own_time() -> None:
+    """T2: an old back-off must not win over the time that was asked for."""
+    bench = Bench([RuntimeError("x"), RuntimeError("x"), RequeueAfter(30.0)])
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(60)
+        assert bench.moments == pytest.approx([0, 1, 3, 33])
+        assert bench.queue.failures("a") == 0
+    assert bench.log.results[2:] == [Result.REQUEUE_AFTER, Result.SUCCESS]
+
+
+async def test_a_terminal_error_waits_for_a_change() -> None:
+    """T3."""
+    bench = Bench([TerminalError("spec is invalid"), Done()])
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(1000)
+        assert len(bench.moments) == 1
+        bench.queue.add("a")
+        await asyncio.sleep(1)
+        assert len(bench.moments) == 2
+    assert bench.log.results == [Result.TERMINAL, Result.SUCCESS]
+
+
+@pytest.mark.parametrize(
+    "failure", [ZeroDivisionError(), KeyError("k"), AssertionError("bug"), TimeoutError()], ids=repr
+)
+async def test_whatever_a_reconcile_raises_its_worker_goes_on(failure: Exception) -> None:
+    """T4."""
+    bench = Bench([failure])
+    async with running(bench.run) as (task,):
+        bench.queue.add("a")
+        bench.queue.add("b")
+        await asyncio.sleep(10)
+        assert len(bench.moments) == 3
+        assert not task.done()
+    assert bench.log.results[0] is Result.ERROR
+
+
+async def test_requeue_backs_off_without_being_an_error() -> None:
+    bench = Bench([Requeue(), Requeue(), Done()])
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(10)
+    assert bench.moments == pytest.approx([0, 1, 3])
+    assert bench.log.results == [Result.REQUEUE, Result.REQUEUE, Result.SUCCESS]
+
+
+async def test_a_reconcile_that_takes_too_long_is_cancelled_and_tried_again() -> None:
+    """T7."""
+    bench = Bench([1000.0, Done()], timeout=60.0)
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(100)
+    assert bench.moments == pytest.approx([0, 61])
+    assert bench.log.results == [Result.TIMEOUT, Result.SUCCESS]
+
+
+async def test_keys_run_beside_each_other_up_to_the_number_of_workers() -> None:
+    """T8."""
+    bench = Bench([10.0, 10.0, 10.0], workers=2)
+    async with running(bench.run):
+        for key in ("a", "b", "c"):
+            bench.queue.add(key)
+        await asyncio.sleep(30)
+    assert bench.moments == pytest.approx([0, 0, 10])
+
+
+async def test_an_event_during_a_reconcile_is_handled_right_after_it() -> None:
+    bench = Bench([10.0, RequeueAfter(100.0)])
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(5)
+        bench.queue.add("a")
+        await asyncio.sleep(50)
+        assert bench.moments == pytest.approx([0, 10])
+
+
+async def test_workers_end_when_the_queue_is_shut_down_and_empty() -> None:
+    bench = Bench([])
+    bench.queue.add("a")
+    bench.queue.shut_down()
+    await bench.run
+    assert len(bench.moments) == 1
+
+
+async def test_cancelled_workers_release_their_keys() -> None:
+    """T9: a drain must not wait for a key whose worker is gone."""
+    bench = Bench([1000.0])
+    async with running(bench.run) as (task,):
+        bench.queue.add("a")
+        await asyncio.sleep(1)
+        task.cancel()
+        await bench.queue.drain()
+        assert task.done() or task.cancelling()
+
+
+async def test_no_worker_at_all_is_a_mistake() -> None:
+    reconcile: Callable[[str], Awaitable[Done]] = lambda key: asyncio.sleep(0, Done())  # noqa: E731
+    with pytest.raises(ValueError, match="at least one worker"):
+        await run_workers(WorkQueue(), reconcile, 0)
