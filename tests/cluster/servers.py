@@ -49,7 +49,7 @@ class EmbeddedServer:
         self.authority = certificates.authority
         self._certificates = certificates
         self._directory = directory
-        self.api = ApiServer(clock=clock or WallClock(), tokens={ADMIN_TOKEN: None}, rbac=True)
+        self.api = ApiServer(clock=clock or WallClock(), tokens={ADMIN_TOKEN: None}, rbac=True, garbage_collection=True)
 
     @property
     def url(self) -> str:
