@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format crds clean
+.PHONY: help setup demo test lint format api priors clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,8 +37,12 @@ format: $(INSTALLED) ## put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-crds: $(INSTALLED) ## write manifests/crds/ from the types
-	$(BIN)/python -m hack.generate_crds
+api: $(INSTALLED) ## write manifests/crds/ and docs/api.md from the types
+	$(BIN)/python -m hack.generate_api
+	$(BIN)/python -m hack.generate_metrics_docs
+
+priors: $(INSTALLED) ## build the embedded catalog from the committed source extracts
+	$(BIN)/python -m hack.priors.build
 
 clean: ## remove what was built
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

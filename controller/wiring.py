@@ -25,6 +25,7 @@ from controller.kube import (
     Forbidden,
     KubeClient,
     LeadershipLost,
+    LeaseLock,
     LeaseTimes,
     NotFound,
     ReconcileOutcome,
@@ -138,9 +139,7 @@ class Controller:
         self._elector: Elector | None = None
         if settings.leader_election is not None:
             self._elector = Elector(
-                self._client,
-                settings.leader_election.namespace,
-                settings.leader_election.name,
+                LeaseLock(self._client, settings.leader_election.namespace, settings.leader_election.name),
                 identity=settings.identity,
                 times=times,
                 observer=kube_metrics,

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 _LONGEST_FILE = 500
+_LONGEST_TABLE = 700  # a test file is a table of cases: longer is still one noun
 _CODE = ("controller", "webhooks", "catalog", "hack", "tests")
 _PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Where tools leave things; `.ci` is ours.
@@ -121,7 +122,8 @@ def test_every_module_says_what_it_is() -> None:
 
 def test_no_file_is_too_long_to_read() -> None:
     lengths = {_short(path): len(path.read_text(encoding="utf-8").splitlines()) for path in _python_files()}
-    assert {name: length for name, length in lengths.items() if length > _LONGEST_FILE} == {}
+    limits = {name: _LONGEST_TABLE if name.startswith("tests/") else _LONGEST_FILE for name in lengths}
+    assert {name: length for name, length in lengths.items() if length > limits[name]} == {}
 
 
 def test_no_path_of_somebodys_machine_is_left() -> None:

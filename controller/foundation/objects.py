@@ -51,7 +51,7 @@ class Resource:
         return "/".join(parts)
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """metav1.OwnerReference, the part that is read."""
 
     api_version: str = ""
@@ -61,7 +61,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
     controller: bool | None = None
 
 
-class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """metav1.ObjectMeta, the part that is read."""
 
     name: str = ""

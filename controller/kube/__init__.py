@@ -5,7 +5,7 @@ Layers, each importing only those before it:
     wire      errors · classify · connection · config · transport · wire · client · patches
     cache     envelopes · listwatch (pure) · reflector · store · cache · scopes · handlers · informer · read_your_writes
     queue     ratelimit · workqueue · workers
-    runtime   lease (pure) · elector · event_series (pure) · events
+    runtime   lease (pure) · leaselock · elector · event_series (pure) · events
 
 Only Lease and Event are written here in a meaning of their own; everything else is the caller's type and bytes.
 """
@@ -42,7 +42,9 @@ from controller.kube.event_series import ObjectRef
 from controller.kube.events import EVENT, EventRecorder, EventType
 from controller.kube.handlers import FilteringHandler, Handler, HandlerFunctions, Registration, Tombstone
 from controller.kube.informer import Informer
+from controller.kube.lean import lean
 from controller.kube.lease import LEASE, Lease, LeaseSpec, LeaseTimes
+from controller.kube.leaselock import LeaseLock, Lock
 from controller.kube.listwatch import StreamingSupport
 from controller.kube.observers import (
     SILENT,
@@ -54,7 +56,7 @@ from controller.kube.observers import (
     RestartReason,
     SilentObserver,
 )
-from controller.kube.pacing import TimeBudget, quiet_collector, settle
+from controller.kube.pacing import TimeBudget, settle
 from controller.kube.patches import JsonPatch, Patch, apply_patch, json_pointer, merge_patch
 from controller.kube.ratelimit import ItemBackoff
 from controller.kube.read_your_writes import ConsistencyStore, Lag
@@ -109,9 +111,11 @@ __all__ = [
     "Lag",
     "LeadershipLost",
     "Lease",
+    "LeaseLock",
     "LeaseSpec",
     "LeaseTimes",
     "ListResult",
+    "Lock",
     "NotFound",
     "NotLeader",
     "ObjectRef",
@@ -146,11 +150,11 @@ __all__ = [
     "apply_patch",
     "is_older",
     "json_pointer",
+    "lean",
     "load_connection",
     "merge_patch",
     "new_identity",
     "parse_version",
-    "quiet_collector",
     "run_workers",
     "settle",
 ]

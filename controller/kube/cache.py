@@ -36,7 +36,7 @@ class Cache(Generic[T]):
         stored = self.store.get(obj.metadata.key)
         return stored if stored is not None and is_same_state(stored, obj) else obj
 
-    def changed(self, obj: T, *, initial: bool) -> None:
+    def changed(self, obj: T, initial: bool) -> None:
         """The server has this state."""
         key = obj.metadata.key
         old = self.store.get(key)
@@ -44,15 +44,15 @@ class Cache(Generic[T]):
             self.gone(key, old, final=False)
             old = None
         if old is None:
-            self.store.put(obj)
+            self.store.put(key, old, obj)
             for registration in self.registrations:
-                registration.add(obj, initial=initial)
+                registration.add(obj, initial)
         elif not is_same_state(old, obj):
-            self.store.put(obj)
+            self.store.put(key, old, obj)
             for registration in self.registrations:
                 registration.update(old, obj)
 
-    def gone(self, key: str, last_known: T, *, final: bool) -> None:
+    def gone(self, key: str, last_known: T, final: bool) -> None:
         """The server has no such object (any more)."""
         if self.store.pop(key) is None:
             return

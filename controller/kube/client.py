@@ -25,7 +25,7 @@ from controller.kube.pages import PAGE_SIZE, ListPage, PageRequest
 from controller.kube.patches import APPLY_PATCH, Patch
 from controller.kube.retries import READS
 from controller.kube.transport import Gate
-from controller.kube.watching import WatchStream
+from controller.kube.watching import ByteStream, WatchStream
 from controller.kube.wire import (
     JSON,
     MAX_CONCURRENT_REQUESTS,
@@ -46,6 +46,9 @@ else:
 
     T = TypeVar("T")
 Body = Mapping[str, Any] | msgspec.Struct | bytes
+
+# A watch cache may answer with everything at once; on a slow line that takes minutes.
+LIST_TIMEOUT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +146,14 @@ class KubeClient:
             request = request.following(page.metadata)
         return ListResult(items, version)
 
-    async def list_body(self, path: str, request: PageRequest, selectors: Query = ()) -> bytes:
-        """One page of a list as it came; never retried here, the reflector has its own rules."""
-        query = (*request.query(), *selectors)
-        return await self._wire.call(Request("GET", path, query), CallOptions(retry=False))
+    @asynccontextmanager
+    async def open_list(self, path: str, request: PageRequest, selectors: Query = ()) -> AsyncIterator[ByteStream]:
+        """One page of a list as it comes; never retried here, the reflector has its own rules. Raises ApiError."""
+        asked = Request("GET", path, (*request.query(), *selectors))
+        async with self._wire.stream(
+            asked, total_seconds=LIST_TIMEOUT_SECONDS, inactivity_seconds=REQUEST_TIMEOUT_SECONDS
+        ) as stream:
+            yield stream
 
     @asynccontextmanager
     async def watch(
@@ -157,11 +164,11 @@ class KubeClient:
         Raises ApiError when the server does not answer 200. The stream ends regularly after `total_seconds` at the
         latest and fails as TimedOut when nothing arrives for `inactivity_seconds`.
         """
-        request = Request("GET", path, (("watch", "true"), *query))
-        async with self._wire.watch(
-            request, total_seconds=total_seconds, inactivity_seconds=inactivity_seconds
+        asked = Request("GET", path, (("watch", "true"), *query))
+        async with self._wire.stream(
+            asked, total_seconds=total_seconds, inactivity_seconds=inactivity_seconds
         ) as stream:
-            yield stream
+            yield WatchStream(stream)
 
     # ---- writing -----------------------------------------------------------------------------------------------
 

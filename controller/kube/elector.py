@@ -1,8 +1,8 @@
 """Leader election on a Lease: the shell around `lease`.
 
-    elector = Elector(client, namespace, name, identity=new_identity(), times=LeaseTimes()) client.gate =
-    elector.check_write # every mutation asks: refuse when the lease may be somebody else's await elector.run(lead) #
-    waits, leads, returns when `lead` does; LeadershipLost ends the process
+    elector = Elector(LeaseLock(client, namespace, name), identity=new_identity(), times=LeaseTimes()) client.gate =
+    elector.check_write           # every mutation asks: refuse when the lease may be somebody else's await
+    elector.run(lead)                     # waits, leads, returns when `lead` does; LeadershipLost ends the process
 
 Promised
 1. `lead` runs only while this process holds the lease. It is cancelled at the latest `renew_deadline_seconds` after the
@@ -12,16 +12,17 @@ Promised
    garbage collection, a suspended machine) refuses its first write before anything else can run.
 3. After a loss `run` raises LeadershipLost, also when `lead` does not react to its cancellation: the process must exit
    (by force if it hangs). It never leads twice.
-4. On a regular end, `lead` returning or `run` cancelled, the lease is released after `lead` has ended, with requests of
-   their own that the cancellation does not touch; never when somebody else holds it.
+4. On a regular end, `lead` returning or `run` cancelled, the lease is renewed until `lead` has ended and then released,
+   with requests of their own that the cancellation does not touch; never when somebody else holds it.
 
-Lease requests are urgent (they wait for no other request) and ungated, and none may take longer than half the deadline.
+No lease request may take longer than half the deadline, so that one that hangs leaves time for another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import os
 import random
 import secrets
@@ -30,11 +31,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
-import msgspec
 import structlog
 
 from controller.foundation import UsageError, wall_now
-from controller.kube.client import KubeClient
 from controller.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -46,8 +45,6 @@ from controller.kube.errors import (
     Unauthorized,
 )
 from controller.kube.lease import (
-    LEASE,
-    RETRY_JITTER,
     Create,
     Lease,
     LeaseSpec,
@@ -60,15 +57,27 @@ from controller.kube.lease import (
     decide,
     released,
 )
+from controller.kube.leaselock import Lock
 from controller.kube.observers import SILENT, ElectorObserver
 
 # Each one is a read and a write; somebody else's write in between is rare, twice in a row is a rival.
 _RELEASE_ATTEMPTS = 3
+# Candidates wait between 1 and 1.4 retry periods, so that they do not come in step. client-go waits up to 2.2; with
+# less a released lease is taken within three seconds, and a dead leader replaced within lease + 2 · retry.
+CANDIDATE_JITTER = 0.4
+_SHORTEST_WAIT_SECONDS = 0.01
 # Of the time between our deadline and the moment when others may take the lease (5 s of 15/10/2): 3 s to stop, the
 # rest to end the process.
 _STOP_SHARE = 0.6
 
 _log = structlog.get_logger(__name__)
+
+
+class _Phase(enum.Enum):
+    NEW = "new"
+    CANDIDATE = "waiting"
+    LEADING = "leading"
+    OVER = "over"
 
 
 class LeadershipLost(KubeError):
@@ -85,9 +94,7 @@ class Elector:
 
     def __init__(
         self,
-        client: KubeClient,
-        namespace: str,
-        name: str,
+        lock: Lock,
         *,
         identity: str,
         times: LeaseTimes | None = None,
@@ -99,9 +106,7 @@ class Elector:
         if not identity:
             raise UsageError("leader election needs an identity that is unique for each process start")
         self.identity = identity
-        self._client = client
-        self._namespace = namespace
-        self._name = name
+        self._lock = lock
         self._times = times or LeaseTimes()
         self._observer = observer
         self._on_new_leader = on_new_leader
@@ -110,14 +115,15 @@ class Elector:
         self._observation: Observation | None = None
         self._reported_leader: str | None = None
         self._valid_until = float("-inf")
-        self._leading = False
+        self._phase = _Phase.NEW
+        self._request_seconds = self._times.renew_deadline_seconds / 2
 
     # ---- questions -------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
         """Whether this process may act as the leader at this very moment."""
-        return self._leading and self._now() < self._valid_until
+        return self._phase is _Phase.LEADING and self._now() < self._valid_until
 
     @property
     def leader(self) -> str:
@@ -132,40 +138,56 @@ class Elector:
 
     def check_write(self) -> None:
         """The write gate. Raises NotLeader unless the lease is certainly still ours."""
-        if not self._leading:
-            raise NotLeader(f"{self.identity} does not hold the lease {self._namespace}/{self._name}")
+        if self._phase is not _Phase.LEADING:
+            raise NotLeader(f"{self.identity} does not hold the lease {self._lock.name}")
         late = self._now() - self._valid_until
         if late >= 0:
-            raise NotLeader(f"the lease {self._namespace}/{self._name} ran out {late:.1f} s ago")
+            raise NotLeader(f"the lease {self._lock.name} ran out {late:.1f} s ago")
 
     def check_health(self, tolerance_seconds: float = 20.0) -> None:
         """The watchdog for liveness. Raises LeadershipLost when this process still leads although its lease has expired
         for so long that it should be gone: then only a restart helps."""
         late = self._now() - self._valid_until
-        if self._leading and late > self._times.lease_seconds - self._times.renew_deadline_seconds + tolerance_seconds:
+        until_lost = self._times.lease_seconds - self._times.renew_deadline_seconds
+        if self._phase is _Phase.LEADING and late > until_lost + tolerance_seconds:
             raise LeadershipLost(f"leading without a renewed lease for {late:.0f} s")
 
     # ---- the election ------------------------------------------------------------------------------------------------
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, run `lead` while holding it, release it. Raises LeadershipLost when it is lost."""
+        """Wait for the lease, run `lead` while holding it, release it. Raises LeadershipLost when it is lost,
+        RuntimeError when called twice."""
+        if self._phase is not _Phase.NEW:
+            raise RuntimeError(f"an election runs once, this one is {self._phase.value}")
+        self._phase = _Phase.CANDIDATE
         try:
             await self._acquire()
             await self._lead(lead)
         finally:
-            was_leading, self._leading = self._leading, False
-            self._observer.leading(self._name, False)
-            if was_leading:
+            held = self._phase is _Phase.LEADING
+            self._phase = _Phase.OVER
+            self._observer.leading(self._lock.name, False)
+            if held:
                 await self._release()
 
     async def _acquire(self) -> None:
         while True:
-            if await self._try_once():
-                self._leading = True
-                self._observer.leading(self._name, True)
-                _log.info("became leader", lease=f"{self._namespace}/{self._name}", identity=self.identity)
-                return
-            await asyncio.sleep(self._times.retry_seconds * (1.0 + RETRY_JITTER * self._rng.random()))
+            # A slow answer may come when what it grants is over already.
+            if await self._try_once() and self._now() < self._valid_until:
+                break
+            await asyncio.sleep(self._candidate_delay())
+        self._phase = _Phase.LEADING
+        self._observer.leading(self._lock.name, True)
+        _log.info("became leader", lease=self._lock.name, identity=self.identity)
+
+    def _candidate_delay(self) -> float:
+        """A jittered retry period, or less when the lease can be taken sooner: whoever waits for a dead leader knows to
+        the millisecond when it may stop waiting."""
+        delay = self._times.retry_seconds * (1.0 + CANDIDATE_JITTER * self._rng.random())
+        action = decide(self._observation, self.identity, self._now(), self._times)
+        if isinstance(action, Wait):
+            delay = min(delay, max(action.until - self._now(), _SHORTEST_WAIT_SECONDS))
+        return delay
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
         """`lead` beside the renewal; the first to end decides. A cancelled `run` goes on renewing while `lead` cleans
@@ -179,18 +201,22 @@ class Elector:
                 renewal.result()  # raises LeadershipLost, or the bug that ended the renewal
             await work
         finally:
-            lost = renewal.done()
-            if not work.done():
-                work.cancel()
-                grace = self._times.lease_seconds - self._times.renew_deadline_seconds
-                await asyncio.wait((work,), timeout=_STOP_SHARE * grace if lost else None)
-            renewal.cancel()
-            await asyncio.wait((renewal,))
+            try:
+                await self._end(work, lost=renewal.done())
+            finally:
+                renewal.cancel()
+                await asyncio.gather(renewal, return_exceptions=True)
+
+    async def _end(self, work: asyncio.Future[None], *, lost: bool) -> None:
+        if not work.done():
+            work.cancel()
+            grace = self._times.lease_seconds - self._times.renew_deadline_seconds
+            await asyncio.wait((work,), timeout=_STOP_SHARE * grace if lost else None)
 
     def _step_down(self) -> None:
         """Before anything else runs, the gate closes."""
-        self._leading = False
-        self._observer.leading(self._name, False)
+        self._phase = _Phase.OVER
+        self._observer.leading(self._lock.name, False)
         _log.error("leadership lost; the process must end", identity=self.identity, leader=self.leader)
 
     async def _renew(self) -> NoReturn:
@@ -200,7 +226,7 @@ class Elector:
             await asyncio.sleep(min(self._times.retry_seconds, max(0.0, self._valid_until - self._now())))
             started = self._now() if started is None else started
             if await self._renew_before_deadline():
-                self._observer.renewed(self._name, self._now() - started)
+                self._observer.renewed(self._lock.name, self._now() - started)
                 started = None
 
     async def _renew_before_deadline(self) -> bool:
@@ -223,12 +249,12 @@ class Elector:
     async def _try_once(self) -> bool:
         """Take or renew the lease. True when it is ours; failures are logged and False."""
         try:
-            if self._leading and self._observation is not None:
+            if self._phase is _Phase.LEADING and self._observation is not None:
                 # The fast path: nobody else writes our lease, so the version that we remember is the right one.
                 try:
                     return await self._write(Renew(), self._observation.lease)
                 except (Conflict, NotFound, AlreadyExists):
-                    self._observer.slow_path(self._name)
+                    self._observer.slow_path(self._lock.name)
             lease = await self._read()
             action = decide(self._observation, self.identity, self._now(), self._times)
             if isinstance(action, Wait):
@@ -239,50 +265,33 @@ class Elector:
             return False
 
     async def _read(self) -> Lease | None:
-        timeout = self._times.renew_deadline_seconds / 2
-        try:
-            lease = await self._client.get(
-                LEASE, self._name, self._namespace, type_=Lease, timeout_seconds=timeout, urgent=True
-            )
-        except NotFound:
+        lease = await self._lock.read(self._request_seconds)
+        if lease is None:
             self._observation = None
-            return None
-        self._observe(lease)
+        else:
+            self._observe(lease)
         return lease
 
     async def _write(self, action: Create | TakeOver | Renew, lease: Lease | None) -> bool:
         sent_at = self._now()
         spec = claim(action, lease, self.identity, wall_now(), self._times)
-        written = await self._send(spec, lease)
-        self._observe(written)
+        self._observe(await self._send(spec, lease))
         self._valid_until = sent_at + self._times.renew_deadline_seconds
         return True
 
     async def _send(self, spec: LeaseSpec, lease: Lease | None) -> Lease:
-        metadata = {"name": self._name, "namespace": self._namespace}
-        body = {
-            "apiVersion": LEASE.api_version,
-            "kind": LEASE.kind,
-            "metadata": metadata,
-            "spec": msgspec.to_builtins(spec),
-        }
-        timeout = self._times.renew_deadline_seconds / 2
         if lease is None:
-            return await self._client.create(
-                LEASE, body, self._namespace, type_=Lease, timeout_seconds=timeout, gated=False, urgent=True
-            )
-        metadata["resourceVersion"] = lease.metadata.resource_version
-        return await self._client.replace(
-            LEASE, self._name, body, self._namespace, type_=Lease, timeout_seconds=timeout, gated=False, urgent=True
-        )
+            return await self._lock.create(spec, self._request_seconds)
+        return await self._lock.update(lease, spec, self._request_seconds)
 
     async def _release(self) -> None:
         """Give the lease back, whatever cancelled us: a successor then needs no patience."""
         release = asyncio.ensure_future(self._release_attempts())
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(release)
-        if not release.done():
+        if not release.done():  # we were cancelled once more: a last moment, then it expires by itself
             await asyncio.wait((release,), timeout=self._times.retry_seconds)
+            release.cancel()
 
     async def _release_attempts(self) -> None:
         for _ in range(_RELEASE_ATTEMPTS):
@@ -291,7 +300,7 @@ class Elector:
                 if lease is None or lease.holder != self.identity:
                     return
                 await self._send(released(lease, wall_now()), lease)
-                _log.info("lease released", lease=f"{self._namespace}/{self._name}")
+                _log.info("lease released", lease=self._lock.name)
                 return
             except Conflict:
                 continue
@@ -312,4 +321,4 @@ class Elector:
             return  # somebody was quicker; the next attempt reads
         log = _log.error if isinstance(failure, Forbidden | Unauthorized) else _log.warning
         hint = "; this ServiceAccount needs get, create and update on leases" if isinstance(failure, Forbidden) else ""
-        log("lease request failed", lease=f"{self._namespace}/{self._name}", reason=f"{failure}{hint}")
+        log("lease request failed", lease=self._lock.name, reason=f"{failure}{hint}")

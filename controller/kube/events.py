@@ -208,7 +208,7 @@ class EventRecorder:
         self._correlator.forget(series)
         self._observer.event_dropped(reason)
         if failure is not None and reason != "terminating":
-            _log.warning("event dropped", why=reason, error=str(failure), event=series.key.reason)
+            _log.warning("event dropped", reason=series.key.reason, why=reason, error=str(failure))
 
 
 def cut_note(note: str) -> str:

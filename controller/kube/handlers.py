@@ -156,7 +156,7 @@ class Registration(Generic[T]):
         self._catch_up(key)
         return True
 
-    def add(self, obj: T, *, initial: bool) -> None:
+    def add(self, obj: T, initial: bool) -> None:
         """A new object."""
         if self._active:
             self._call(self._handler.on_add, obj, initial)

@@ -25,8 +25,8 @@ from controller.foundation import ObjectMeta, Resource, UsageError, format_micro
 
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
-# JitterFactor of client-go: a candidate waits between one and 2.2 retry periods, so that they do not come in step.
-RETRY_JITTER = 1.2
+# client-go's rule: a renewal and one late retry must fit into the deadline.
+DEADLINE_FACTOR = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class LeaseTimes:
     def __post_init__(self) -> None:
         if self.retry_seconds <= 0:
             raise UsageError(f"lease retry period must be positive, got {self.retry_seconds:g} s")
-        if self.renew_deadline_seconds <= RETRY_JITTER * self.retry_seconds:
+        if self.renew_deadline_seconds <= DEADLINE_FACTOR * self.retry_seconds:
             raise UsageError(
-                f"lease renew deadline ({self.renew_deadline_seconds:g} s) must be longer than {RETRY_JITTER:g} × the "
-                f"retry period ({self.retry_seconds:g} s)"
+                f"lease renew deadline ({self.renew_deadline_seconds:g} s) must be longer than {DEADLINE_FACTOR:g} × "
+                f"the retry period ({self.retry_seconds:g} s)"
             )
         if self.lease_seconds <= self.renew_deadline_seconds:
             raise UsageError(

@@ -1,7 +1,19 @@
-"""List bodies: the items of one page as projections, and a reason for each that could not be read."""
+"""List bodies decoded while they arrive, so that the memory of a list does not depend on its length.
+
+A server's watch cache answers some lists with everything at once (a `limit` is ignored there): 150,000 Pods are 1.8
+GB of JSON. `ListParser` gives the objects of the beginning while the rest is still under way. It looks for the place
+where the next item starts, recognised by the bytes with which the current one starts (`{"metadata":{"`), and takes
+what lies between only if it is one complete JSON object, which is then certain to be the item. What is left at the
+end (at least the last item), or everything when the body looks different, is decoded as a whole: the result is the
+same, only later.
+
+An item that does not fit its projection is skipped with a reason; the others are not affected.
+"""
 
 from __future__ import annotations
 
+import enum
+import re
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,39 +27,59 @@ from controller.kube.pages import ListMeta, ListPage
 
 T = TypeVar("T", bound=KubeObject)
 
+_ITEMS = re.compile(rb'"items"\s*:\s*\[\s*(?=\{)')
+# Enough of an item's beginning to be rare elsewhere, and before anything that differs between items (a name).
+_PREFIX_BYTES = 13
+# A list's own metadata is a few hundred bytes, a continue token included.
+_MAX_HEAD_BYTES = 64 * 1024
+
 _METADATA = msgspec.json.Decoder(MetadataOnly)
+_RAW = msgspec.json.Decoder(msgspec.Raw)
+_HEAD = msgspec.json.Decoder(ListPage[msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
-class DecodedPage(Generic[T]):
-    """One page: list metadata, readable objects, and the unreadable ones."""
+class Decoded(Generic[T]):
+    """Objects, and the items that could not be read. `meta` is there when the list is complete."""
 
-    meta: ListMeta
     objects: list[T]
     skipped: list[Skipped]
+    meta: ListMeta | None = None
 
 
 class ListDecoder(Generic[T]):
-    """Decodes pages of one resource into one projection: all at once, item by item only when one does not fit."""
+    """Decodes lists of one resource into one projection: all at once, item by item only when one does not fit."""
 
     def __init__(self, resource: Resource, type_: type[T]) -> None:
         self._kind = f"{resource.kind}List"
         self._item = msgspec.json.Decoder(type_)
         self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(ListPage[type_])  # type: ignore[valid-type]
-        self._raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw])
 
-    def decode(self, body: bytes) -> DecodedPage[T]:
-        """The page. Raises BadAnswer when the body is not a list of this resource, the ApiError of a Status in it."""
+    def parser(self) -> ListParser[T]:
+        """For one body that arrives in chunks."""
+        return ListParser(self)
+
+    def decode(self, body: bytes) -> Decoded[T]:
+        """A whole body. Raises BadAnswer when it is not a list of this resource, the ApiError of a Status in it."""
         try:
             page = self._page.decode(body)
         except msgspec.DecodeError:
             return self._decode_each(body)
         self._check(page.kind, body)
-        return _named(page.metadata, page.items or [], [])
+        return _named(page.items or [], [], page.metadata)
 
-    def _decode_each(self, body: bytes) -> DecodedPage[T]:
+    def decode_item(self, body: bytes | bytearray) -> T | Skipped | None:
+        """One item; None when these bytes are not one complete JSON value."""
         try:
-            page = self._raw_page.decode(body)
+            return self._item.decode(body)
+        except msgspec.ValidationError as failure:
+            return _skip(body, failure) if _is_complete(body) else None
+        except msgspec.DecodeError:
+            return None
+
+    def _decode_each(self, body: bytes) -> Decoded[T]:
+        try:
+            page = _HEAD.decode(body)
         except msgspec.DecodeError as failure:
             if (status := read_status(body)) is not None:
                 raise classify_status(status, http_status=200) from None
@@ -59,8 +91,8 @@ class ListDecoder(Generic[T]):
             try:
                 objects.append(self._item.decode(raw))
             except msgspec.DecodeError as failure:
-                skipped.append(Skipped(f"the object does not fit its projection: {failure}", _key_of(raw)))
-        return _named(page.metadata, objects, skipped)
+                skipped.append(_skip(raw, failure))
+        return _named(objects, skipped, page.metadata)
 
     def _check(self, kind: str, body: bytes) -> None:
         if kind == self._kind:
@@ -70,17 +102,97 @@ class ListDecoder(Generic[T]):
         raise BadAnswer(f"a {self._kind} was asked for, the server sent {kind[:40] or 'no kind'}", reason="NotAList")
 
 
-def _named(meta: ListMeta, objects: list[T], skipped: list[Skipped]) -> DecodedPage[T]:
+class _Mode(enum.Enum):
+    SEARCHING = "for the first item"
+    STREAMING = "items one by one"
+    WHOLE = "everything at the end"
+
+
+class ListParser(Generic[T]):
+    """Feed the chunks of one body, then `finish`."""
+
+    def __init__(self, decoder: ListDecoder[T]) -> None:
+        self._decoder = decoder
+        self._mode = _Mode.SEARCHING
+        self._head = b""  # everything before the first item
+        self._rest = bytearray()
+        self._searched = 0  # no item ends before this position of the rest
+
+    def feed(self, chunk: bytes) -> Decoded[T]:
+        """The items that are certainly complete now."""
+        self._rest += chunk
+        if self._mode is _Mode.SEARCHING:
+            self._search_head()
+        objects: list[T] = []
+        skipped: list[Skipped] = []
+        position = 0
+        while self._mode is _Mode.STREAMING and (found := self._next_item(position)) is not None:
+            item, position = found
+            if isinstance(item, Skipped):
+                skipped.append(item)
+            else:
+                objects.append(item)
+        if position:
+            del self._rest[:position]
+            self._searched = max(0, self._searched - position)
+        return _named(objects, skipped, None)
+
+    def finish(self) -> Decoded[T]:
+        """What is left, with the list's metadata. Raises as `ListDecoder.decode` does."""
+        body = self._head + self._rest
+        self._rest.clear()
+        return self._decoder.decode(body)
+
+    def _search_head(self) -> None:
+        match = _ITEMS.search(self._rest)
+        if match is None:
+            if len(self._rest) > _MAX_HEAD_BYTES:
+                self._mode = _Mode.WHOLE
+            return
+        head = bytes(self._rest[: match.end()])
+        if _is_complete(head + b"]}"):
+            self._head = head
+            del self._rest[: len(head)]
+            self._mode = _Mode.STREAMING
+        else:
+            self._mode = _Mode.WHOLE  # "items" of something else
+
+    def _next_item(self, position: int) -> tuple[T | Skipped, int] | None:
+        """The item that starts here and the position of the next one; None when its end is not in sight."""
+        rest = self._rest
+        if len(rest) < position + _PREFIX_BYTES:
+            return None
+        boundary = b"}," + rest[position : position + _PREFIX_BYTES]
+        end = rest.find(boundary, max(position, self._searched))
+        while end >= 0:
+            item = self._decoder.decode_item(rest[position : end + 1])
+            self._searched = end + 1
+            if item is not None:
+                return item, end + 2
+            end = rest.find(boundary, end + 1)
+        return None
+
+
+def _named(objects: list[T], skipped: list[Skipped], meta: ListMeta | None) -> Decoded[T]:
     """An object without a name cannot be stored."""
     if all(obj.metadata.name for obj in objects):
-        return DecodedPage(meta, objects, skipped)
+        return Decoded(objects, skipped, meta)
     named = [obj for obj in objects if obj.metadata.name]
     unnamed = [Skipped("the object has no metadata.name")] * (len(objects) - len(named))
-    return DecodedPage(meta, named, skipped + unnamed)
+    return Decoded(named, skipped + unnamed, meta)
 
 
-def _key_of(raw: msgspec.Raw) -> str:
+def _skip(item: bytes | bytearray | msgspec.Raw, failure: msgspec.DecodeError) -> Skipped:
     try:
-        return _METADATA.decode(raw).metadata.key
+        key = _METADATA.decode(item).metadata.key
     except msgspec.DecodeError:
-        return ""
+        key = ""
+    return Skipped(f"the object does not fit its projection: {failure}", key)
+
+
+def _is_complete(body: bytes | bytearray) -> bool:
+    try:
+        _RAW.decode(body)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -28,7 +28,7 @@ from controller.foundation import KubeObject, Resource
 from controller.kube.backoff import REFLECTOR_BACKOFF, Backoff, BackoffPolicy
 from controller.kube.envelopes import Added, Bookmark, Deleted, Event, EventDecoder, Failed, Modified, Skipped
 from controller.kube.errors import SILENT_REASON, ApiError, Expired, Forbidden, NotFound, TimedOut, Unauthorized
-from controller.kube.listdecoder import ListDecoder
+from controller.kube.listdecoder import Decoded, ListDecoder
 from controller.kube.listwatch import (
     SHORT_WATCH_SECONDS,
     Delay,
@@ -40,8 +40,8 @@ from controller.kube.listwatch import (
     Verdict,
 )
 from controller.kube.observers import SILENT, ReflectorObserver, RestartReason
-from controller.kube.pacing import TimeBudget, quiet_collector
-from controller.kube.pages import PageRequest
+from controller.kube.pacing import TimeBudget
+from controller.kube.pages import ListMeta, PageRequest
 
 T = TypeVar("T", bound=KubeObject)
 T_contra = TypeVar("T_contra", bound=KubeObject, contravariant=True)
@@ -56,6 +56,8 @@ INACTIVITY_SECONDS = 120.0
 # parameter (before 1.27 it was ignored without a word).
 INITIAL_SILENCE_SECONDS = 30.0
 
+_CHANGES = frozenset((Added, Modified, Deleted))
+
 _log = structlog.get_logger(__name__)
 
 
@@ -67,6 +69,14 @@ class LineStream(Protocol):
         ...
 
 
+class ChunkStream(Protocol):
+    """An open answer."""
+
+    async def next_chunk(self) -> bytes:
+        """The next bytes, none at the end."""
+        ...
+
+
 class ListWatchClient(Protocol):
     """The two requests that a reflector makes; `KubeClient` has them."""
 
@@ -75,8 +85,10 @@ class ListWatchClient(Protocol):
         """What is known about the server's streamed lists."""
         ...
 
-    async def list_body(self, path: str, request: PageRequest, selectors: Iterable[tuple[str, str]]) -> bytes:
-        """One page of a list as it came. Never retried by the client itself."""
+    def open_list(
+        self, path: str, request: PageRequest, selectors: Iterable[tuple[str, str]]
+    ) -> AbstractAsyncContextManager[ChunkStream]:
+        """One page of a list as it comes. Never retried by the client itself."""
         ...
 
     def watch(
@@ -198,31 +210,43 @@ class Reflector(Generic[T]):
         version, pages, count = "", 0, 0
         while request is not None:
             try:
-                body = await self._client.list_body(self._target.path, request, self._target.selectors)
+                meta, objects = await self._list_page(request, replacement)
             except Expired:
                 if not request.continue_:
                     raise
                 # The continue token died with a compaction: everything at once, at the version first asked for.
                 replacement, request, version, count = self._sink.begin_replace(), step.request.whole(), "", 0
                 continue
-            self._sink.alive()
-            with quiet_collector():
-                page = self._lists.decode(body)
-                del body
-                for obj in page.objects:
-                    replacement.put(obj)
-                for skipped in page.skipped:
-                    self._skip(skipped)
-                    replacement.keep(skipped.key)
-            version = version or page.meta.resource_version
+            version = version or meta.resource_version
             pages += 1
-            count += len(page.objects)
-            request = request.following(page.meta)
-            del page
-            await asyncio.sleep(0)
+            count += objects
+            request = request.following(meta)
         await replacement.commit(version)
         self._machine.listed(version, step.request, in_pages=pages > 1)
         self._observer.listed(self._target.label, now() - started, count)
+
+    async def _list_page(self, request: PageRequest, replacement: Replacement[T]) -> tuple[ListMeta, int]:
+        """Receive one page into the replacement: its metadata, and the number of its objects."""
+        parser = self._lists.parser()
+        count = 0
+        async with self._client.open_list(self._target.path, request, self._target.selectors) as stream:
+            while chunk := await stream.next_chunk():
+                count += self._put_all(parser.feed(chunk), replacement)
+                if self._budget.spent():
+                    await asyncio.sleep(0)
+        end = parser.finish()
+        count += self._put_all(end, replacement)
+        await asyncio.sleep(0)
+        return end.meta or ListMeta(), count
+
+    def _put_all(self, decoded: Decoded[T], replacement: Replacement[T]) -> int:
+        self._sink.alive()
+        for obj in decoded.objects:
+            replacement.put(obj)
+        for skipped in decoded.skipped:
+            self._skip(skipped)
+            replacement.keep(skipped.key)
+        return len(decoded.objects)
 
     async def _watch(self, step: Step) -> None:
         """Read one watch to its end; with a streamed list at its beginning."""
@@ -244,13 +268,13 @@ class Reflector(Generic[T]):
                 if rest is None:
                     return
                 self._observer.listed(self._target.label, now() - started, self._delivered)
-                await self._apply_all(rest)
+                await self._apply_lines(rest)
             while lines := await stream.next_lines():
                 await self._apply_lines(lines)
 
-    async def _receive_list(self, stream: LineStream) -> list[Event[T]] | None:
-        """Gather the initial events up to their mark and commit them. The events that followed the mark in the same
-        read are returned; None when the stream ended before the mark."""
+    async def _receive_list(self, stream: LineStream) -> list[bytes] | None:
+        """Gather the initial events up to their mark and commit them. The lines that followed the mark in the same read
+        are returned; None when the stream ended before the mark."""
         replacement = self._sink.begin_replace()
         while lines := await _next_initial_lines(stream):
             self._sink.alive()
@@ -266,7 +290,7 @@ class Reflector(Generic[T]):
                         version = bookmark.object.metadata.resource_version
                         await replacement.commit(version)
                         self._machine.streamed(version)
-                        return [self._events.decode(later) for later in lines[number + 1 :]]
+                        return lines[number + 1 :]
                     case Failed(error=error):
                         raise error
                     case Skipped() as skipped:
@@ -279,25 +303,22 @@ class Reflector(Generic[T]):
     # ---- events ----------------------------------------------------------------------------------------------------
 
     async def _apply_lines(self, lines: list[bytes]) -> None:
-        decode, apply, spent = self._events.decode, self._apply, self._budget.spent
+        """The hot path: everything that an event costs is in this loop, `EventDecoder.decode` and the sink."""
+        decode, apply, spent = self._events.decode, self._sink.apply, self._budget.spent
         self._sink.alive()
         for line in lines:
-            apply(decode(line))
+            event = decode(line)
+            self._delivered += 1
+            if type(event) in _CHANGES:
+                apply(event)  # type: ignore[arg-type]
+                self._machine.observed(event.object.metadata.resource_version)  # type: ignore[union-attr]
+            else:
+                self._apply_other(event)
             if spent():
                 await asyncio.sleep(0)
 
-    async def _apply_all(self, events: list[Event[T]]) -> None:
-        for event in events:
-            self._apply(event)
-            if self._budget.spent():
-                await asyncio.sleep(0)
-
-    def _apply(self, event: Event[T]) -> None:
-        self._delivered += 1
+    def _apply_other(self, event: Event[T]) -> None:
         match event:
-            case Added() | Modified() | Deleted():
-                self._sink.apply(event)
-                self._machine.observed(event.object.metadata.resource_version)
             case Bookmark():
                 version = event.object.metadata.resource_version
                 self._sink.bookmark(version)

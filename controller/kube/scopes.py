@@ -40,9 +40,9 @@ class Scope(Generic[T]):
         """One event of the watch."""
         obj = self._cache.transformed(change.object)
         if type(change) is Deleted:
-            self._cache.gone(obj.metadata.key, obj, final=True)
+            self._cache.gone(obj.metadata.key, obj, True)
         else:
-            self._cache.changed(obj, initial=False)
+            self._cache.changed(obj, False)
         self.version = obj.metadata.resource_version or self.version
 
     def bookmark(self, version: str) -> None:
@@ -92,12 +92,12 @@ class ScopeReplacement(Generic[T]):
             obj = cache.store.get(key)
             listed = key in self._listed or key in self._kept
             if obj is not None and not listed and scope.covers(obj.metadata.namespace):
-                cache.gone(key, obj, final=False)
+                cache.gone(key, obj, False)
             if budget.spent():
                 await asyncio.sleep(0)
         initial = not scope.synced
         for obj in self._listed.values():
-            cache.changed(obj, initial=initial)
+            cache.changed(obj, initial)
             if budget.spent():
                 await asyncio.sleep(0)
         scope.complete(version)

@@ -5,7 +5,7 @@ disappears with its last object; the result of a lookup is the reader's own list
 
 Not promised: that two lookups see the same moment, unless no await lies between them.
 
-Only the informer writes. Everything is synchronous and for one event loop.
+Only the informer's cache writes. Everything is synchronous and for one event loop.
 """
 
 from __future__ import annotations
@@ -48,18 +48,23 @@ class Index(Generic[T]):
         after = self._values_of(new) if new is not None else ()
         if before == after:
             return
+        buckets = self._keys
         for value in before:
-            if value not in after:
-                keys = self._keys[value]
-                del keys[key]
-                if not keys:
-                    del self._keys[value]  # or every owner that ever lived would stay (k8s#84959)
+            if value not in after and (bucket := buckets.get(value)) is not None:
+                bucket.pop(key, None)
+                if not bucket:
+                    del buckets[value]  # or every owner that ever lived would stay (k8s#84959)
         for value in after:
-            self._keys.setdefault(value, {})[key] = None
+            if value:
+                bucket = buckets.get(value)
+                if bucket is None:
+                    buckets[value] = {key: None}
+                else:
+                    bucket[key] = None
 
     def _values_of(self, obj: T) -> tuple[str, ...]:
         try:
-            return tuple(dict.fromkeys(value for value in self._function(obj) or () if value))
+            return tuple(self._function(obj) or ())
         except (AttributeError, KeyError, IndexError, TypeError, ValueError) as failure:
             # An odd object must not stop the cache; it is simply not found through this index.
             _log.error("index function failed", index=self.name, key=obj.metadata.key, error=repr(failure))
@@ -112,17 +117,14 @@ class Store(Generic[T]):
         for key, obj in self._objects.items():
             index.change(key, None, obj)
 
-    def put(self, obj: T) -> T | None:
-        """Store an object; the one it replaces is returned. For the informer."""
-        key = obj.metadata.key
-        old = self._objects.get(key)
-        self._objects[key] = obj
+    def put(self, key: str, old: T | None, new: T) -> None:
+        """Store `new` under its key in the place of `old`, what `get` has just returned. For the cache."""
+        self._objects[key] = new
         for index in self._indices.values():
-            index.change(key, old, obj)
-        return old
+            index.change(key, old, new)
 
     def pop(self, key: str) -> T | None:
-        """Remove an object and return it. For the informer."""
+        """Remove an object and return it. For the cache."""
         old = self._objects.pop(key, None)
         if old is not None:
             for index in self._indices.values():

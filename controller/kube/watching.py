@@ -1,6 +1,6 @@
-"""One open watch: bytes of a response turned into complete lines.
+"""Open answers: the bytes of a response as they come, and lines of them.
 
-    async with client.watch(POD, query=…) as stream:
+    async with client.watch(path, query, …) as stream:
         while lines := await stream.next_lines():
             …
 
@@ -13,8 +13,6 @@ from the last event that was applied.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 
@@ -22,37 +20,42 @@ from controller.kube.classify import wire_errors
 from controller.kube.errors import SILENT_REASON, TimedOut
 from controller.kube.lines import LineSplitter
 
+_TOTAL_REASON = "TotalTimeout"
 
-class WatchStream:
-    """An answered watch request. Closed by its context manager."""
+
+class ByteStream:
+    """The body of an answer."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
+        self._content = response.content
+
+    async def next_chunk(self) -> bytes:
+        """The next bytes, none at the regular end. Raises ApiError; TimedOut with a reason of its own for silence."""
+        try:
+            with wire_errors():
+                return await self._content.readany()
+        except TimedOut as failure:
+            if isinstance(failure.__cause__, aiohttp.SocketTimeoutError):
+                raise TimedOut("the server was silent for too long", reason=SILENT_REASON) from failure
+            raise TimedOut("the answer took too long", reason=_TOTAL_REASON) from failure
+
+
+class WatchStream:
+    """The lines of an open watch."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
         self._splitter = LineSplitter()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Drop the connection; it is never given back to the pool, the server would go on writing to it."""
-        self._response.close()
 
     async def next_lines(self) -> list[bytes]:
         """The next lines, at least one; an empty list at the end. Raises ApiError."""
-        content = self._response.content
         while True:
             try:
-                with wire_errors():
-                    chunk = await content.readany()
+                chunk = await self._stream.next_chunk()
             except TimedOut as failure:
-                if isinstance(failure.__cause__, aiohttp.SocketTimeoutError):
-                    raise TimedOut("the watch was silent for too long", reason=SILENT_REASON) from failure
-                return []  # our total limit: the server should have closed it before
+                if failure.reason == _TOTAL_REASON:
+                    return []  # the server should have closed it before; it is an end like any other
+                raise
             if not chunk:
                 return []
             if lines := self._splitter.feed(chunk):

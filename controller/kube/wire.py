@@ -25,7 +25,7 @@ from controller.kube.errors import ApiError
 from controller.kube.observers import SILENT, RequestObserver
 from controller.kube.retries import retry_delay
 from controller.kube.transport import CONNECT_TIMEOUT_SECONDS, GATE, Gate, open_session, request_arguments
-from controller.kube.watching import WatchStream
+from controller.kube.watching import ByteStream
 
 Query = Iterable[tuple[str, str]]
 
@@ -83,11 +83,11 @@ class Wire:
         self._rng = rng or random.Random()
         self._host = urlsplit(connection.server).netloc
         self._calls: aiohttp.ClientSession | None = None
-        self._watches: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
         """Close all connections. Requests in flight fail with ConnectionLost."""
-        for session in (self._calls, self._watches):
+        for session in (self._calls, self._streams):
             if session is not None:
                 await session.close()
 
@@ -114,25 +114,25 @@ class Wire:
             await asyncio.sleep(delay)
 
     @asynccontextmanager
-    async def watch(
+    async def stream(
         self, request: Request, *, total_seconds: float, inactivity_seconds: float
-    ) -> AsyncIterator[WatchStream]:
-        """The stream of an answered watch; raises ApiError when the answer is not 200."""
+    ) -> AsyncIterator[ByteStream]:
+        """The body of a 200 answer as it comes, outside the cap and never retried. Raises ApiError."""
         timeout = aiohttp.ClientTimeout(
             total=total_seconds, connect=CONNECT_TIMEOUT_SECONDS, sock_read=inactivity_seconds
         )
-        if self._watches is None:
-            self._watches = open_session(self._user_agent)
+        if self._streams is None:
+            self._streams = open_session(self._user_agent)
         with wire_errors():
-            response = await self._authorized(self._watches, request, timeout)
+            response = await self._authorized(self._streams, request, timeout)
         try:
             if response.status != 200:
                 with wire_errors():
                     body = await response.read()
                 raise classify_response(response.status, response.headers, body)
-            async with WatchStream(response) as stream:
-                yield stream
+            yield ByteStream(response)
         finally:
+            # After the regular end this has been given back to the pool; otherwise the server would go on writing.
             response.close()
 
     async def _within(self, deadline: float, request: Request, options: CallOptions) -> bytes:

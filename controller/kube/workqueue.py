@@ -181,7 +181,9 @@ class WorkQueue:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
-        return self._clock() if self._clock is not None else asyncio.get_running_loop().time()
+        if self._clock is None:
+            self._clock = asyncio.get_running_loop().time
+        return self._clock()
 
     def _make_ready(self, key: str, priority: Priority) -> None:
         known = self._ready.get(key)

@@ -16,12 +16,14 @@ from typing import Any
 
 import msgspec
 
+from controller.scaling.capacity_factor import measured
 from controller.scaling.histograms import Buckets, add
-from controller.scaling.samples import MemberSample
+from controller.scaling.known_peak import with_demand
 from controller.scaling.state import LatencyTick, RoleState, TokensPerRequest
 from controller.scaling.ticks import PrefillLoad, RoleTick, decode_waiting
+from controller.scaling.tokens import demand_tokens
 from controller.scaling.types import RoleCapacity, RoleKind
-from controller.scaling.windows import Flow, remember
+from controller.scaling.windows import Flow, mean, remember
 
 # Memory of the mean tokens per request: long enough for a few dozen requests, short enough for a mix that shifts.
 TOKENS_PER_REQUEST_MEMORY_SECONDS = 60.0
@@ -31,12 +33,17 @@ TOKENS_PER_REQUEST_MEMORY_SECONDS = 60.0
 FEWEST_FINISHED_REQUESTS = 3.0
 
 
+# A peak is never below the level that headroom is applied to.
+PEAK_LEVEL_SECONDS = 60.0
+
+
 class Interval(msgspec.Struct, frozen=True):
     """The time between two ticks of a role, and how long ticks are kept."""
 
     end: float
     seconds: float
     retention_seconds: float
+    peak_seconds: float  # the window of a known peak
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,21 +87,18 @@ def extended(
         prompt=served.prompt if served.measured else None,
         generation=served.generation if served.measured else None,
     )
-    fields["flows"] = remember(_bridged(before.flows, flow), flow, interval.retention_seconds)
+    flows = remember(_bridged(before.flows, flow), flow, interval.retention_seconds)
+    fields["flows"] = flows
+    fields["peak_tokens_per_second"] = _peak(before.peak_tokens_per_second, flows, interval)
+    if capacity is not None:
+        fields["factor"] = measured(before.factor, kind, capacity, tick, interval.end)
     return fields
 
 
-def demand_tokens(kind: RoleKind, prompt_weight: float, seen: MemberSample) -> float | None:
-    """The tokens of one member's interval that count as demand of its role; None where a part of them is unknown."""
-    if kind is RoleKind.DECODE:
-        return seen.generation_tokens
-    if kind is RoleKind.ENCODE or seen.computed_prompt_tokens is None:
-        return None
-    if kind is RoleKind.PREFILL:
-        return seen.computed_prompt_tokens
-    if seen.generation_tokens is None:
-        return None
-    return prompt_weight * seen.computed_prompt_tokens + seen.generation_tokens
+def _peak(peak: float, flows: tuple[Flow, ...], interval: Interval) -> float:
+    demand = mean(flows, interval.end, max(interval.peak_seconds, interval.seconds)).low or 0.0
+    level = mean(flows, interval.end, PEAK_LEVEL_SECONDS).low or 0.0
+    return with_demand(peak, max(demand, level), interval.seconds)
 
 
 def _served(kind: RoleKind, capacity: RoleCapacity | None, tick: RoleTick) -> Served:
@@ -103,7 +107,7 @@ def _served(kind: RoleKind, capacity: RoleCapacity | None, tick: RoleTick) -> Se
     served = prompt = generation = counted = finished = silent = 0.0
     measured = 0
     for member, seen in tick.samples:
-        demand = demand_tokens(kind, weight, seen) if seen.elapsed_seconds > 0.0 else None
+        demand = demand_tokens(kind, weight, seen)
         if demand is None:
             silent += 1.0 / max(1, members_of[member.replica])
             continue

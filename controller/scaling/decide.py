@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.scaling.adaptive import LEVEL_SECONDS, POSTURES, adaptive, learning_lag_seconds
 from controller.scaling.counts import LARGEST_READING
 from controller.scaling.demand import Sampling, observe_role
 from controller.scaling.explanation import explained
 from controller.scaling.latency import windowed
 from controller.scaling.memory import usable_at, with_capacity, with_observation, with_plan
 from controller.scaling.planner import plan
+from controller.scaling.predictive import predictive
 from controller.scaling.proportional import proportional
 from controller.scaling.recommendation import Recommended, silent
 from controller.scaling.situation import Situation, Supply
@@ -25,21 +27,31 @@ from controller.scaling.state import RoleState, State
 from controller.scaling.throughput import token_throughput, window_seconds
 from controller.scaling.ticks import PrefillLoad, RoleTick
 from controller.scaling.types import (
+    Adaptive,
     Capacity,
     Decision,
     DecisionSpec,
     Metric,
     Observation,
+    Pool,
+    Predictive,
     Proportional,
     RatioSpec,
     RoleCapacity,
     RoleKind,
     RoleObservation,
     RoleSpec,
+    TokenThroughput,
 )
 
 # What `Proportional` has to have sampled before it may shrink, and the window that status shows means over.
 DEFAULT_STABLE_SECONDS = 180.0
+
+# `Adaptive` learns over minutes; its study let nothing shrink before five of them.
+ADAPTIVE_STABLE_SECONDS = 300.0
+
+# A known peak is that of one tick, or of ten seconds if ticks are shorter.
+SHORTEST_PEAK_SECONDS = 10.0
 
 # Latency is looked at over the last minute, as panic is.
 LATENCY_SECONDS = 60.0
@@ -58,9 +70,9 @@ def decide(
     """
     state, now = usable_at(state, now, spec.sampling_interval_seconds)
     capacity = {name: of_role for name, of_role in capacity.items() if _usable(of_role)}
-    sampling = _sampling(spec)
+    stable_seconds = _stable_seconds(spec)
     observations = _observations(spec, state, observation)
-    states, ticks = _observe(spec, capacity, state, observations, sampling=sampling, now=now)
+    states, ticks = _observe(spec, capacity, state, observations, stable_seconds=stable_seconds, now=now)
 
     situations: dict[str, Situation] = {}
     contexts: dict[str, RoleContext] = {}
@@ -70,7 +82,7 @@ def decide(
             capacity=capacity.get(role.name),
             state=states[role.name],
             tick=ticks[role.name],
-            latencies=windowed(states[role.name].latencies, now, LATENCY_SECONDS, sampling.stable_seconds),
+            latencies=windowed(states[role.name].latencies, now, LATENCY_SECONDS, stable_seconds),
             supply=_supply(observations[role.name], states[role.name], ticks[role.name], now),
             current=observations[role.name].current_replicas,
             startup_p90_seconds=longest_startup(states[role.name].startups_seconds),
@@ -85,16 +97,16 @@ def decide(
             state=kept,
             recommended=recommended,
             status=situation.tick.status,
-            stable_seconds=sampling.stable_seconds,
+            stable_seconds=stable_seconds,
         )
 
-    plans, context = plan(Context(spec=spec, roles=contexts, now=now))
+    plans, context = plan(Context(spec=spec, roles=contexts, pools=_pools(observation), now=now))
     decided = State(
         decided_at=now,
         roles={name: with_plan(role.state, plans[name], spec, now) for name, role in context.roles.items()},
     )
     decisions = tuple(
-        explained(situations[name], role.recommended, plans[name], sampling.stable_seconds)
+        explained(situations[name], role.recommended, plans[name], stable_seconds)
         for name, role in context.roles.items()
     )
     return decided, Decision(now=now, roles=decisions)
@@ -106,15 +118,28 @@ def _usable(capacity: RoleCapacity) -> bool:
     return all(0.0 < number < LARGEST_READING for number in numbers)
 
 
-def _sampling(spec: DecisionSpec) -> Sampling:
-    if isinstance(spec.algorithm, Proportional):
-        stable = max(DEFAULT_STABLE_SECONDS, spec.behavior.scale_down.stabilization_window_seconds)
-    else:
-        stable = window_seconds(spec.algorithm.stable_window_seconds, spec.sampling_interval_seconds)
+def _stable_seconds(spec: DecisionSpec) -> float:
+    """How long has to be sampled, after a start or a hole, before anything shrinks."""
+    algorithm = spec.algorithm
+    if isinstance(algorithm, Proportional):
+        return max(DEFAULT_STABLE_SECONDS, spec.behavior.scale_down.stabilization_window_seconds)
+    if isinstance(algorithm, Adaptive):
+        return window_seconds(ADAPTIVE_STABLE_SECONDS, spec.sampling_interval_seconds)
+    reactive = algorithm.token_throughput if isinstance(algorithm, Predictive) else algorithm
+    return window_seconds(reactive.stable_window_seconds, spec.sampling_interval_seconds)
+
+
+def _sampling(spec: DecisionSpec, startups: tuple[float, ...], stable_seconds: float) -> Sampling:
+    retention, peak_seconds = max(stable_seconds, DEFAULT_STABLE_SECONDS), SHORTEST_PEAK_SECONDS
+    if isinstance(spec.algorithm, Adaptive):
+        peak_seconds = POSTURES[spec.algorithm.posture].peak_seconds
+        lag = learning_lag_seconds(startups, spec.sampling_interval_seconds)
+        retention = max(retention, lag + 2.0 * LEVEL_SECONDS)
     return Sampling(
         interval_seconds=spec.sampling_interval_seconds,
-        stable_seconds=stable,
-        retention_seconds=max(stable, DEFAULT_STABLE_SECONDS),
+        stable_seconds=stable_seconds,
+        retention_seconds=retention,
+        peak_seconds=peak_seconds,
     )
 
 
@@ -133,6 +158,16 @@ def _in_json(seen: RoleObservation) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(seen, members=tuple(members)))
 
 
+def _pools(observation: Observation) -> tuple[Pool, ...]:
+    """The pools by name; of one named twice, the smaller number."""
+    pools: dict[str, Pool] = {}
+    for pool in observation.pools:
+        known = pools.setdefault(pool.name, pool)
+        if pool.free_accelerators < known.free_accelerators:
+            pools[pool.name] = pool
+    return tuple(pools[name] for name in sorted(pools))
+
+
 def _unseen(role: RoleSpec, state: State) -> RoleObservation:
     kept = state.roles.get(role.name, RoleState())
     current = role.min_replicas if kept.current_replicas is None else kept.current_replicas
@@ -145,7 +180,7 @@ def _observe(
     state: State,
     observations: dict[str, RoleObservation],
     *,
-    sampling: Sampling,
+    stable_seconds: float,
     now: float,
 ) -> tuple[dict[str, RoleState], dict[str, RoleTick]]:
     states: dict[str, RoleState] = {}
@@ -158,9 +193,10 @@ def _observe(
             observations[role.name],
             spec,
             decided_at=state.decided_at,
-            stable_seconds=sampling.stable_seconds,
+            stable_seconds=stable_seconds,
             now=now,
         )
+        sampling = _sampling(spec, kept.startups_seconds, stable_seconds)
         prefill = _prefill_load(spec, state, states) if role.kind is RoleKind.DECODE else None
         states[role.name], ticks[role.name] = observe_role(
             role, of_role, kept, observations[role.name], now=now, sampling=sampling, prefill=prefill
@@ -188,6 +224,7 @@ def _supply(observed: RoleObservation, kept: RoleState, tick: RoleTick, now: flo
         starting=observed.starting_replicas - stalled,
         unadmitted=observed.unadmitted_replicas,
         serving=tick.serving_replicas,
+        stalled=stalled,
     )
 
 
@@ -200,10 +237,15 @@ def _recommend(spec: DecisionSpec, situation: Situation) -> tuple[Recommended, R
         algorithm = Proportional(metric=Metric.RUNNING_REQUESTS, role_targets={role.name: ENCODE_RUNNING_REQUESTS})
     if not situation.tick.answered_members:
         return silent(describe(situation.tick.status, kept.sampled_at, situation.now)), kept
-    if isinstance(algorithm, Proportional):
-        return proportional(algorithm, situation), kept
-    recommended, panic = token_throughput(algorithm, situation)
-    return recommended, msgspec.structs.replace(kept, panic=panic)
+    match algorithm:
+        case Proportional():
+            return proportional(algorithm, situation), kept
+        case TokenThroughput():
+            return token_throughput(algorithm, situation)
+        case Predictive():
+            return predictive(algorithm, situation)
+        case Adaptive():
+            return adaptive(algorithm, situation)
 
 
 def _pair(item: RatioSpec) -> tuple[str, str]:

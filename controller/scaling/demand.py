@@ -17,12 +17,13 @@ _LATE_INTERVALS = 1.5
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """How a scaler samples: the interval, the window after which a hole is a new beginning, and how long ticks are
-    kept."""
+    """How a role is sampled: the interval, the window after which a hole is a new beginning, how long ticks are kept,
+    and the window of a peak."""
 
     interval_seconds: float
     stable_seconds: float
     retention_seconds: float
+    peak_seconds: float
 
 
 def observe_role(
@@ -66,7 +67,8 @@ def observe_role(
         fields["ticked_at"] = now
         seconds = now - before.ticked_at if before.ticked_at is not None else 0.0
         if seconds > 0.0:
-            interval = Interval(end=now, seconds=seconds, retention_seconds=sampling.retention_seconds)
+            tick = msgspec.structs.replace(tick, seconds=seconds)
+            interval = Interval(now, seconds, sampling.retention_seconds, sampling.peak_seconds)
             fields |= extended(role.kind, capacity, before, tick, interval, prefill=prefill)
     return msgspec.structs.replace(before, **fields), tick
 

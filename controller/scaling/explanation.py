@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from controller.scaling.capacity_factor import value
 from controller.scaling.histograms import Quantile
 from controller.scaling.recommendation import Recommended
 from controller.scaling.situation import Situation
 from controller.scaling.stages import RolePlan
+from controller.scaling.startup import startup_quantile
 from controller.scaling.types import Observed, RoleDecision
 from controller.scaling.windows import mean
 
@@ -24,6 +26,12 @@ def explained(situation: Situation, recommended: Recommended, planned: RolePlan,
         next_change_time=planned.next_change_time or recommended.next_change_time,
         metrics=situation.tick.status,
         last_sample_time=situation.state.sampled_at,
+        capacity_factor=None if situation.capacity is None else value(situation.state.factor, situation.capacity),
+        startup_p50_seconds=startup_quantile(situation.state.startups_seconds, 0.5),
+        startup_p90_seconds=situation.startup_p90_seconds,
+        startup_stalled_replicas=situation.supply.stalled,
+        learned=recommended.learned,
+        forecast=recommended.forecast,
     )
 
 

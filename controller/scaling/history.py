@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import msgspec
 
-# Entries of one list in status; 24 distinct falling counts within one window are a rare storm, and beyond it neighbours
+# Entries of one list in status; 20 distinct falling counts within one window are a rare storm, and beyond it neighbours
 # are merged to the safe side.
-LARGEST_HISTORY = 24
+LARGEST_HISTORY = 20
 
 
-class Recommendation(msgspec.Struct, frozen=True, array_like=True):
+class Recommendation(msgspec.Struct, frozen=True, array_like=True, order=True):
     """`replicas` were recommended at `time`."""
 
     time: float

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.scaling.forecast import Forecaster
 from controller.scaling.history import History, recorded
 from controller.scaling.panic import reached
 from controller.scaling.stages import RolePlan
 from controller.scaling.stages.settling import after_rollback, observed_settling
 from controller.scaling.startup import with_startups
-from controller.scaling.state import LARGEST_EVENTS, RoleState, ScaleEvent, State
+from controller.scaling.state import LARGEST_EVENTS, Factor, RoleState, ScaleEvent, State
 from controller.scaling.types import DecisionSpec, RoleCapacity, RoleObservation
 
 
@@ -28,8 +29,10 @@ def usable_at(state: State, now: float, interval_seconds: float) -> tuple[State,
 
 
 def with_capacity(kept: RoleState, capacity: RoleCapacity | None, now: float) -> RoleState:
-    """The memory under this capacity: what was computed under another denominator is dropped, also what was
-    restored."""
+    """The memory under this capacity: what was computed under another denominator is dropped, also what was restored.
+
+    The learnt ratios of headroom have no unit and stay.
+    """
     if capacity is None or kept.fingerprint == capacity.fingerprint:
         return kept
     if kept.fingerprint is None:
@@ -41,6 +44,9 @@ def with_capacity(kept: RoleState, capacity: RoleCapacity | None, now: float) ->
         panic=None,
         flows=(),
         latencies=(),
+        forecaster=Forecaster(),
+        factor=Factor(),
+        peak_tokens_per_second=0.0,
         sampling_since=now,
     )
 

@@ -18,6 +18,8 @@ from controller.scaling.stages import (
     bounds,
     consolidation,
     coverage,
+    joint,
+    quota,
     ratio,
     settling,
     stabilization,
@@ -42,7 +44,7 @@ def plan(context: Context) -> tuple[Plans, Context]:
         plans = bounds(ratio(coverage(start, context), context), context)
     else:
         plans = recommended
-    for stage in (stabilization, step, consolidation, settling):
+    for stage in (stabilization, step, consolidation, quota, settling, joint):
         plans = stage(plans, context)
     return plans, context
 

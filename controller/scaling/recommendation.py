@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.scaling.types import Forecast, Learned
+
 
 class Recommended(msgspec.Struct, frozen=True, kw_only=True):
     """`raw` counts silent members as idle, `high` as exactly at target: growing needs the first, shrinking the
@@ -20,6 +22,8 @@ class Recommended(msgspec.Struct, frozen=True, kw_only=True):
     panicking: bool = False
     follows_ratio: bool = False  # a role without a signal of its own, set by a declared ratio
     next_change_time: float | None = None
+    learned: Learned | None = None
+    forecast: Forecast | None = None
 
 
 def silent(reason: str) -> Recommended:

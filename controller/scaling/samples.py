@@ -75,10 +75,11 @@ class MemberSample(msgspec.Struct, frozen=True, kw_only=True):
     generation_tokens: float | None = None
     finished_requests: float | None = None
     started_requests: float | None = None
-    # Gauges now, and the change of `waiting` since the baseline; None where distrusted.
+    # Gauges now, None where distrusted; and what they were at the baseline.
     running: float | None = None
     waiting: float | None = None
     waiting_for_kv: float | None = None
+    running_before: float | None = None
     waiting_before: float | None = None
     waiting_for_kv_before: float | None = None
     ttft: Buckets | None = None
@@ -170,6 +171,7 @@ def _compared(
             running=reading.running_requests if trusted else None,
             waiting=reading.waiting_requests if trusted else None,
             waiting_for_kv=reading.waiting_for_kv_requests if trusted else None,
+            running_before=old.running_requests,
             waiting_before=old.waiting_requests,
             waiting_for_kv_before=old.waiting_for_kv_requests,
             ttft=ttft,

@@ -17,6 +17,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True):
     starting: int
     unadmitted: int
     serving: int
+    stalled: int = 0
 
     @property
     def coming(self) -> int:

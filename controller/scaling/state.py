@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.scaling.forecast import Forecaster, Scores
+from controller.scaling.headroom import Weights, compact, expanded
 from controller.scaling.histograms import Buckets
 from controller.scaling.history import History, compacted
+from controller.scaling.kalman import Trend
 from controller.scaling.samples import MemberState
 from controller.scaling.windows import Flow, coarse
 
@@ -26,7 +29,7 @@ LARGEST_PERSISTED_BYTES = 4096
 LARGEST_STARTUPS = 24
 
 # Scale events remembered for policies; beyond it the oldest are merged.
-LARGEST_EVENTS = 32
+LARGEST_EVENTS = 24
 
 # Ticks of arrivals that are persisted; longer rings are made coarser.
 LARGEST_PERSISTED_FLOWS = 24
@@ -74,6 +77,16 @@ class TokensPerRequest(msgspec.Struct, frozen=True, array_like=True):
     ratio: float | None = None
 
 
+class Factor(msgspec.Struct, frozen=True, array_like=True):
+    """Faded sums of served and expected tokens, seconds of measurement in them, and the estimate without a curve."""
+
+    served: float = 0.0
+    expected: float = 0.0
+    seconds: float = 0.0
+    saturated: float = 1.0
+    saturated_ticks: int = 0
+
+
 class RoleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is remembered of one role."""
 
@@ -95,6 +108,11 @@ class RoleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     startups_seconds: tuple[float, ...] = ()
     settling: Settling = Settling()
     fingerprint: str | None = None
+    peak_tokens_per_second: float = 0.0  # highest demand remembered
+    factor: Factor = Factor()
+    headroom: Weights = ()  # empty: as the prior has it
+    miss_factor: float = 1.0
+    forecaster: Forecaster = Forecaster()
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,10 +122,19 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     roles: dict[str, RoleState] = {}
 
 
-class PersistedRole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What status keeps of one role; times are rounded to a millisecond. At most `LARGEST_PERSISTED_BYTES` of JSON.
+class PersistedFlow(msgspec.Struct, frozen=True, array_like=True):
+    """A flow that ended `age_seconds` before the decision; `high` is None where it equals `low`."""
 
-    `flows` and `startups_seconds` move with every tick and are no reason to write a status of their own.
+    age_seconds: float
+    seconds: float
+    low: float | None
+    high: float | None
+
+
+class PersistedRole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What status keeps of one role. At most `LARGEST_PERSISTED_BYTES` of JSON.
+
+    Everything from `flows` on moves with every tick and is no reason to write a status of its own.
     """
 
     history: History = History()
@@ -118,9 +145,16 @@ class PersistedRole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     current_replicas: int | None = None
     desired_replicas: int | None = None
     decided_at: float | None = None
-    flows: tuple[Flow, ...] = ()
+    flows: tuple[PersistedFlow, ...] = ()
     startups_seconds: tuple[float, ...] = ()
     tokens_per_request: float | None = None
+    peak_tokens_per_second: float = 0.0
+    factor: Factor = Factor()
+    headroom: tuple[tuple[int, float], ...] = ()
+    miss_factor: float = 1.0
+    trend: Trend | None = None
+    trend_at: float | None = None
+    scores: Scores = Scores()
 
 
 def initial_state() -> State:
@@ -133,6 +167,7 @@ def persist(state: State, role: str) -> PersistedRole:
     kept = state.roles.get(role)
     if kept is None:
         return PersistedRole()
+    at = state.decided_at or 0.0
     return PersistedRole(
         history=compacted(kept.history),
         events=kept.events,
@@ -142,9 +177,16 @@ def persist(state: State, role: str) -> PersistedRole:
         current_replicas=kept.current_replicas,
         desired_replicas=kept.desired_replicas,
         decided_at=state.decided_at,
-        flows=_persisted_flows(kept.flows),
+        flows=tuple(_persisted_flow(flow, at) for flow in coarse(kept.flows, LARGEST_PERSISTED_FLOWS)),
         startups_seconds=tuple(round(seconds, 1) for seconds in kept.startups_seconds),
-        tokens_per_request=kept.tokens_per_request.ratio,
+        tokens_per_request=_short(kept.tokens_per_request.ratio),
+        peak_tokens_per_second=kept.peak_tokens_per_second,
+        factor=kept.factor,
+        headroom=compact(kept.headroom),
+        miss_factor=kept.miss_factor,
+        trend=kept.forecaster.trend,
+        trend_at=kept.forecaster.updated_at,
+        scores=kept.forecaster.scores,
     )
 
 
@@ -158,6 +200,7 @@ def restore(persisted: dict[str, PersistedRole], now: float) -> State:
     for name, record in sorted(persisted.items()):
         if record.decided_at is not None and record.decided_at > now:
             continue
+        at = record.decided_at or 0.0
         roles[name] = RoleState(
             history=record.history,
             events=record.events,
@@ -166,27 +209,29 @@ def restore(persisted: dict[str, PersistedRole], now: float) -> State:
             fingerprint=record.fingerprint,
             current_replicas=record.current_replicas,
             desired_replicas=record.desired_replicas,
-            flows=record.flows,
+            flows=tuple(_restored_flow(flow, at) for flow in record.flows),
             startups_seconds=record.startups_seconds,
             tokens_per_request=TokensPerRequest(ratio=record.tokens_per_request),
+            peak_tokens_per_second=record.peak_tokens_per_second,
+            factor=record.factor,
+            headroom=expanded(record.headroom) if record.headroom else (),
+            miss_factor=record.miss_factor,
+            forecaster=Forecaster(trend=record.trend, updated_at=record.trend_at, scores=record.scores),
         )
         if record.decided_at is not None:
             decided = record.decided_at if decided is None else max(decided, record.decided_at)
     return State(decided_at=decided, roles=roles)
 
 
-def _persisted_flows(flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
-    """What windows need, short: six significant digits, and not the parts that only status shows."""
-    return tuple(
-        Flow(
-            end=round(flow.end, 3),
-            seconds=round(flow.seconds, 3),
-            low=_short(flow.low),
-            high=_short(flow.high),
-        )
-        for flow in coarse(flows, LARGEST_PERSISTED_FLOWS)
-    )
+def _persisted_flow(flow: Flow, at: float) -> PersistedFlow:
+    low, high = _short(flow.low), _short(flow.high)
+    return PersistedFlow(round(at - flow.end, 3), round(flow.seconds, 3), low, None if high == low else high)
+
+
+def _restored_flow(flow: PersistedFlow, at: float) -> Flow:
+    return Flow(at - flow.age_seconds, flow.seconds, flow.low, flow.low if flow.high is None else flow.high)
 
 
 def _short(value: float | None) -> float | None:
+    """Six significant digits: a millionth of a rate decides nothing, and status is small."""
     return None if value is None else float(f"{value:.6g}")

@@ -7,12 +7,14 @@ for the replicas to drain it.
 
 from __future__ import annotations
 
+import msgspec
+
 from controller.scaling.counts import replicas_for
 from controller.scaling.latency import evidence
 from controller.scaling.panic import advanced
 from controller.scaling.recommendation import Recommended, silent
 from controller.scaling.situation import Situation
-from controller.scaling.state import Panic
+from controller.scaling.state import RoleState
 from controller.scaling.types import TokenThroughput
 from controller.scaling.windows import mean
 
@@ -43,22 +45,22 @@ def backlog_floor(situation: Situation, per_replica: float) -> float:
     return arrivals + waiting * per_request / max(SHORTEST_DRAIN_SECONDS, situation.startup_p90_seconds or 0.0)
 
 
-def token_throughput(algorithm: TokenThroughput, situation: Situation) -> tuple[Recommended, Panic | None]:
-    """One role's recommendation under `TokenThroughput`, and its panic after this tick."""
-    state, now, kept = situation.state, situation.now, situation.state.panic
+def token_throughput(algorithm: TokenThroughput, situation: Situation) -> tuple[Recommended, RoleState]:
+    """One role's recommendation under `TokenThroughput`, and its memory with the panic after this tick."""
+    state, now = situation.state, situation.now
     if situation.capacity is None:
-        return silent("the role has no capacity: give a number, or a prior that resolves"), kept
+        return silent("the role has no capacity: give a number, or a prior that resolves"), state
     per_replica = situation.capacity.effective_tokens_per_second
     stable_seconds = window_seconds(algorithm.stable_window_seconds, situation.interval_seconds)
     panic_seconds = window_seconds(algorithm.panic_window_seconds, situation.interval_seconds)
     stable = mean(state.flows, now, stable_seconds)
     peak = mean(state.flows, now, panic_seconds)
     if stable.low is None:
-        return silent("no member has given two readings within the stable window: no rate yet"), kept
+        return silent("no member has given two readings within the stable window: no rate yet"), state
 
     peak_load = (peak.low or 0.0) / per_replica
     panic = advanced(
-        kept,
+        state.panic,
         replicas_for(peak_load),
         threshold=algorithm.panic_threshold,
         supply=situation.supply.expected,
@@ -99,7 +101,7 @@ def token_throughput(algorithm: TokenThroughput, situation: Situation) -> tuple[
         panicking=panic is not None,
         next_change_time=panic.last_crossing + stable_seconds if panic is not None else None,
     )
-    return recommended, panic
+    return recommended, msgspec.structs.replace(state, panic=panic)
 
 
 def _figures(tokens_per_second: float, where: str, per_replica: float) -> str:

@@ -30,6 +30,7 @@ class RoleTick(msgspec.Struct, frozen=True, kw_only=True):
     running: float | None
     waiting: float | None  # the role's own: for Decode without those that wait for prefill
     samples: tuple[tuple[Member, MemberSample], ...]
+    seconds: float = 0.0  # since the last tick; 0 at the first one, and when deciding again on the same readings
 
     @property
     def coverage(self) -> float | None:

@@ -110,7 +110,52 @@ class TokenThroughput(msgspec.Struct, frozen=True, kw_only=True, tag="TokenThrou
     itl_target_milliseconds: float | None = None
 
 
-Algorithm = Proportional | TokenThroughput
+class Trust(StrEnum):
+    """Whether a forecast has to earn its trust."""
+
+    EARNED = "Earned"
+    ALWAYS = "Always"
+
+
+class Predictive(msgspec.Struct, frozen=True, kw_only=True, tag="Predictive"):
+    """`TokenThroughput`, with the forecast of a local linear trend as a floor."""
+
+    token_throughput: TokenThroughput = TokenThroughput()
+    horizon_seconds: float | None = None  # unset: the measured start-up and one interval
+    min_points: int = 3
+    q_level: float = 0.02
+    q_trend: float = 0.0005
+    measurement_noise: float = 1.0
+    trust: Trust = Trust.EARNED
+
+
+class Posture(StrEnum):
+    """How much `Adaptive` pays for safety."""
+
+    ECONOMY = "Economy"
+    STANDARD = "Standard"
+    STRICT = "Strict"
+
+
+class Correction(StrEnum):
+    """In which direction a measured capacity may correct the prior."""
+
+    LOWER = "Lower"
+    BOTH = "Both"
+    OFF = "Off"
+
+
+class Adaptive(msgspec.Struct, frozen=True, kw_only=True, tag="Adaptive"):
+    """Headroom and capacity learnt from what happens, on the seed capacity; nothing to guess."""
+
+    ttft_target_milliseconds: float | None = None
+    itl_target_milliseconds: float | None = None
+    posture: Posture = Posture.STANDARD
+    quantile: float | None = None  # unset: the posture's
+    correction: Correction = Correction.LOWER
+
+
+Algorithm = Proportional | TokenThroughput | Predictive | Adaptive
 
 
 class DecisionSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +178,8 @@ class RoleCapacity(msgspec.Struct, frozen=True, kw_only=True):
     effective_tokens_per_second: float
     seed_tokens_per_second: float | None = None
     headroom: float | None = None
+    # What divides the forecast of `Predictive` where it differs from what divides the reactive part.
+    forecast_tokens_per_second: float | None = None
     # Digest of everything the number was computed from; when it changes, the role's memory is dropped.
     fingerprint: str = ""
     # (running requests, tokens per second) of the measured operating points, ascending; empty for an explicit number.
@@ -197,11 +244,21 @@ class RoleObservation(msgspec.Struct, frozen=True, kw_only=True):
     unadmitted_replicas: int = 0  # no quota reservation or no scheduled Pod
     starting_replicas: int = 0  # admitted, not Ready
     retiring_replicas: int = 0
+    # The pool that a new replica takes accelerators from, and how many; None where admission cannot be foreseen.
+    pool: str | None = None
+    accelerators_per_replica: float = 1.0
     members: tuple[Member, ...] = ()
     # First sight of each starting replica, where the caller tracks them; finds those whose start has stalled.
     starting_since: tuple[float, ...] = ()
     # Measured seconds from Pod creation to Ready, of replicas that became Ready since the last tick.
     startups_seconds: tuple[float, ...] = ()
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """Accelerators that several roles, also of other targets, are admitted to."""
+
+    name: str
+    free_accelerators: float  # not reserved by anybody
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +267,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     roles: tuple[RoleObservation, ...]
     retirement_in_progress: bool = False
+    pools: tuple[Pool, ...] = ()
 
 
 # ---------------------------------------------------------------- decision
@@ -256,6 +314,24 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     coverage: float | None = None  # fresh members ÷ Ready members; None with no Ready member
 
 
+class Learned(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Adaptive` goes by, for people."""
+
+    headroom: float  # learnt ratio of coming to present demand
+    peak_replicas: float  # highest demand remembered
+    miss_factor: float  # raise for missed latency targets
+    capacity_factor: float  # what was applied of the measured capacity factor
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Predictive` expects at its horizon, in tokens per second, and how far the trend is trusted."""
+
+    horizon_seconds: float
+    tokens_per_second: float
+    level_tokens_per_second: float
+    trend_share: float
+
+
 class MetricsStatus(StrEnum):
     """Reasons of the condition MetricsAvailable."""
 
@@ -280,6 +356,13 @@ class RoleDecision(msgspec.Struct, frozen=True, kw_only=True):
     next_change_time: float | None = None  # the earliest time at which the count could change, where a window decides
     metrics: MetricsStatus = MetricsStatus.SAMPLED
     last_sample_time: float | None = None
+    # Measured throughput ÷ the prior's at the same concurrency (κ); None without a capacity or before a measurement.
+    capacity_factor: float | None = None
+    startup_p50_seconds: float | None = None
+    startup_p90_seconds: float | None = None
+    startup_stalled_replicas: int = 0  # starting for so long that they no longer count as supply
+    learned: Learned | None = None
+    forecast: Forecast | None = None
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,14 +45,17 @@ def remember(flows: tuple[Flow, ...], flow: Flow, retention_seconds: float) -> t
     return kept if len(kept) <= LARGEST_RING else coarse(kept, LARGEST_RING * 3 // 4)
 
 
-def mean(flows: tuple[Flow, ...], now: float, window_seconds: float) -> WindowMean:
-    """Time-weighted means of `low` and `high` over the last `window_seconds`; a filling window divides by its cover."""
-    start = now - window_seconds
+def mean(flows: tuple[Flow, ...], end: float, window_seconds: float) -> WindowMean:
+    """Time-weighted means of `low` and `high` over the `window_seconds` before `end`; a filling window divides by its
+    cover."""
+    start = end - window_seconds
     low_sum = low_seconds = high_sum = high_seconds = 0.0
     for flow in reversed(flows):
         if flow.end <= start:
             break
-        seconds = min(flow.seconds, flow.end - start)
+        seconds = min(flow.end, end) - max(flow.end - flow.seconds, start)
+        if seconds <= 0.0:
+            continue  # younger than the window
         if flow.low is not None:
             low_sum += flow.low * seconds
             low_seconds += seconds

@@ -11,10 +11,23 @@ from controller.kube import Connection, KubeClient
 from controller.testing import VirtualTimeLoop
 from tests.kube.scripted_server import ScriptedServer
 
+# Enough for every change to meet some of each fault; the full thousand take about a minute.
+DEFAULT_SEEDS = 20
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"virtual": VirtualTimeLoop}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seeds", type=int, default=DEFAULT_SEEDS, help="random schedules of the model and elector tests")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "model_seed" in metafunc.fixturenames:
+        count = metafunc.config.getoption("--seeds", default=DEFAULT_SEEDS)
+        metafunc.parametrize("model_seed", range(int(count)))
 
 
 @pytest.fixture

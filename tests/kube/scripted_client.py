@@ -94,14 +94,17 @@ class ScriptedClient:
     opened: int = 0
     closed: int = 0
 
-    async def list_body(self, path: str, request: PageRequest, selectors: Iterable[tuple[str, str]]) -> bytes:
+    @asynccontextmanager
+    async def open_list(
+        self, path: str, request: PageRequest, selectors: Iterable[tuple[str, str]]
+    ) -> AsyncIterator[ScriptedBody]:
         self._note("list", path, [*request.query(), *selectors])
         if not self.lists:
             await asyncio.Event().wait()
         step = self.lists.popleft()
         if isinstance(step, ApiError):
             raise step
-        return step
+        yield ScriptedBody(step)
 
     @asynccontextmanager
     async def watch(
@@ -126,6 +129,18 @@ class ScriptedClient:
     def versions(self) -> list[tuple[str, str]]:
         """(verb, resourceVersion) of every request, "-" for none."""
         return [(asked.verb, asked.query.get("resourceVersion", "-")) for asked in self.asked]
+
+
+@dataclass
+class ScriptedBody:
+    """A body in chunks of odd sizes."""
+
+    body: bytes
+    chunk_bytes: int = 97
+
+    async def next_chunk(self) -> bytes:
+        chunk, self.body = self.body[: self.chunk_bytes], self.body[self.chunk_bytes :]
+        return chunk
 
 
 @dataclass

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from controller.foundation import Resource
 from controller.kube import (
@@ -36,6 +38,7 @@ from controller.kube import (
     apply_patch,
     merge_patch,
 )
+from controller.kube.pages import PageRequest
 from controller.testing import VirtualTimeLoop
 from tests.kube.scripted_client import THING, Thing, event, thing
 from tests.kube.scripted_server import Answer, ScriptedServer, answer, hang, reset, status, stream
@@ -514,6 +517,58 @@ async def test_a_watch_does_not_take_a_slot_from_the_calls(server: ScriptedServe
         await opened.next_lines()
         assert (await client.get(THING, "a", "ns"))["fine"]
     await client.close()
+
+
+# ---- lists as they come ----------------------------------------------------------------------------------------------
+
+
+async def read_all(client: KubeClient) -> bytes:
+    body = b""
+    async with client.open_list("/x", PageRequest("0", limit=500), [("labelSelector", "a=b")]) as opened:
+        while chunk := await opened.next_chunk():
+            body += chunk
+    return body
+
+
+async def test_a_list_is_handed_over_while_it_comes(server: ScriptedServer, client: KubeClient) -> None:
+    server.script(stream(b"{", 100.0, b"}"), stream(b"x" * 300_000))
+    with pytest.raises(TimedOut):  # the server fell silent for longer than any request may take
+        await read_all(client)
+    assert await read_all(client) == b"x" * 300_000
+    assert server.requests[0].query == {"resourceVersion": "0", "limit": "500", "labelSelector": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (stream(b'{"items":[', abort=True), ConnectionLost),
+        (status(410, "Expired"), Expired),
+        (answer({}, 429, {"Retry-After": "9"}), Throttled),
+        (reset(), ConnectionLost),
+    ],
+    ids=["cut in the middle", "410", "429", "cut before"],
+)
+async def test_a_list_that_fails_says_why_and_is_left_to_its_caller(
+    server: ScriptedServer, client: KubeClient, fault: Answer, kind: type[ApiError]
+) -> None:
+    server.script(fault)
+    with pytest.raises(kind):
+        await read_all(client)
+    assert len(server.requests) == 1
+
+
+async def test_a_compressed_answer_is_understood_although_none_is_asked_for(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    """X7: a proxy in between may compress all the same."""
+    packed = gzip.compress(json.dumps(_list(5, thing("a", 1))).encode())
+
+    async def reply(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=packed, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
+
+    server.script(reply, reply)
+    assert len((await client.list(THING, type_=Thing)).items) == 1
+    assert json.loads(await read_all(client))["kind"] == "ThingList"
 
 
 # ---- metrics -------------------------------------------------------------------------------------------------------

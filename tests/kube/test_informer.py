@@ -103,7 +103,7 @@ async def test_synced_waits_for_the_last_initial_object_also_when_it_is_deleted_
         await informer.wait_synced()
         recorder = Recorder()
         registration = informer.add_handler(recorder)
-        informer._cache.gone("ns/o49", informer.store.get("ns/o49"), final=True)  # type: ignore[arg-type]
+        informer._cache.gone("ns/o49", informer.store.get("ns/o49"), True)  # type: ignore[arg-type]
         assert not registration.has_synced
         assert recorder.told == [("add", "ns/o49", "50", "initial"), ("delete", "ns/o49", "50", "seen")]
         await registration.wait_synced()

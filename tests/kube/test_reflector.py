@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -341,7 +342,7 @@ async def test_what_is_no_api_error_escapes_and_ends_the_process() -> None:
     """Clause 1: a bug must not turn into a cache that has silently stopped."""
 
     class Broken(ScriptedClient):
-        async def list_body(self, *arguments: object, **more: object) -> bytes:
+        def open_list(self, *arguments: object, **more: object) -> Any:
             raise ZeroDivisionError
 
     informer = Informer(Broken(), THING, Thing)

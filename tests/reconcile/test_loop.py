@@ -242,7 +242,15 @@ async def test_a_retirement_under_way_lets_no_count_fall(team: World):
     team.scaler()
     await team.controller()
     await team.until(lambda: team.count() == 3, "grown")
-    retirement = {"retirement": {"roleName": "server", "replicaOrdinal": 2, "state": "Draining"}}
+    retirement = {
+        "retirement": {
+            "roleName": "server",
+            "replicaOrdinal": 2,
+            "state": "Draining",
+            "observedGeneration": 2,
+            "targetWorkloadUID": "",
+        }
+    }
     team.edit(MODEL_DEPLOYMENTS, "chat", lambda obj: obj.update(status=retirement))
     engine.load(0, 0)
     await team.until(lambda: team.status().summary.desired == "server=1", "recommended meanwhile")

@@ -12,7 +12,7 @@ import msgspec
 from controller.scaling.counts import LARGEST_COUNT, clamp
 from controller.scaling.recommendation import Recommended
 from controller.scaling.state import RoleState
-from controller.scaling.types import DecisionSpec, MetricsStatus, RoleObservation, RoleSpec, Stage, StageRecord
+from controller.scaling.types import DecisionSpec, MetricsStatus, Pool, RoleObservation, RoleSpec, Stage, StageRecord
 
 
 class RolePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,4 +88,5 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     spec: DecisionSpec
     roles: dict[str, RoleContext]
+    pools: tuple[Pool, ...]
     now: float

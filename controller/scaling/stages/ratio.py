@@ -1,19 +1,18 @@
-"""`ratio`: two roles keep their proportion.
+"""`ratio`: roles keep their proportion.
 
-A hard band (`min`…`max`) is met by raising the role that is too small, and only where that cannot be done by lowering
-the other, never below its floor. A preference (`target`) sets a role that has no signal of its own, rounded up; it
-never adds a replica to a role that has one.
+A hard band (`min`…`max`) is met by raising the role that is too small, and where its ceiling forbids that, by
+lowering the other, never below its floor. A preference (`target`) sets a role that has no signal of its own, rounded
+up; it never adds a replica to a role that has one.
 """
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import ceil
 
 from controller.scaling.stages.plan import Context, Plans
+from controller.scaling.stages.projection import AtLeast, Counts, broken, project, rules_of
 from controller.scaling.types import RatioSpec, Stage
 
-# Raising one role can break the band of the next; a chain of declared bands settles within one pass a band, and a cycle
-# that does not is left to the joint projection.
 _ROUNDING = 1e-9
 
 
@@ -21,65 +20,43 @@ def ratio(plans: Plans, context: Context) -> Plans:
     """Set roles without a signal from their preference, then meet the hard bands."""
     wanted = {name: plan.desired for name, plan in plans.items()}
     reasons: dict[str, str] = {}
-    ratios = [item for item in context.spec.ratios if item.numerator_role in plans and item.denominator_role in plans]
-    for item in ratios:
-        _follow(item, wanted, context, reasons)
-    for _ in ratios:
-        for item in ratios:
-            _band(item, wanted, plans, context, reasons)
+    for item in context.spec.ratios:
+        if item.numerator_role in plans and item.denominator_role in plans:
+            _follow(item, wanted, context, reasons)
+    rules = rules_of(context.spec.ratios, plans)
+    unmet = broken(wanted, rules)
+    if unmet:
+        floors = {name: max(plan.floor, context.roles[name].role.min_replicas) for name, plan in plans.items()}
+        ceilings = {
+            name: max(floors[name], min(plan.ceiling, context.roles[name].role.max_replicas))
+            for name, plan in plans.items()
+        }
+        met = project(wanted, floors, ceilings, rules)
+        # Without a solution the last word is with the joint stage, which sees every constraint.
+        if met is not None:
+            _explain(wanted, met, rules, reasons)
+            wanted = met
     return {
         name: plan.narrowed(Stage.RATIO, desired=wanted[name], reason=reasons.get(name, ""))
         for name, plan in plans.items()
     }
 
 
-def follows_ratio(name: str, context: Context) -> bool:
-    """Whether the role has no signal of its own and a preferred ratio that sets it."""
-    return context.roles[name].recommended.follows_ratio
-
-
-def within(item: RatioSpec, numerator: int, denominator: int) -> bool:
-    """Whether two counts keep the hard band of a ratio."""
-    if item.min is not None and numerator < item.min * denominator * (1 - _ROUNDING):
-        return False
-    return item.max is None or numerator <= item.max * denominator * (1 + _ROUNDING)
-
-
-def _follow(item: RatioSpec, wanted: dict[str, int], context: Context, reasons: dict[str, str]) -> None:
+def _follow(item: RatioSpec, wanted: Counts, context: Context, reasons: dict[str, str]) -> None:
     if item.target is None or not item.target > 0.0:
         return
     above, below = item.numerator_role, item.denominator_role
-    if follows_ratio(above, context):
-        wanted[above] = ceil(item.target * wanted[below] * (1 - _ROUNDING))
-        reasons[above] = f"{item.target:g} per {below}, of which {wanted[below]} are wanted"
-    elif follows_ratio(below, context):
-        wanted[below] = ceil(wanted[above] / item.target * (1 - _ROUNDING))
-        reasons[below] = f"{1 / item.target:g} per {above}, of which {wanted[above]} are wanted"
+    if context.roles[above].recommended.follows_ratio:
+        wanted[above] = ceil(item.target * wanted[below] * (1.0 - _ROUNDING))
+        reasons[above] = f"{item.target:g} for each of the {wanted[below]} {below}"
+    elif context.roles[below].recommended.follows_ratio:
+        wanted[below] = ceil(wanted[above] / item.target * (1.0 - _ROUNDING))
+        reasons[below] = f"{1.0 / item.target:g} for each of the {wanted[above]} {above}"
 
 
-def _band(item: RatioSpec, wanted: dict[str, int], plans: Plans, context: Context, reasons: dict[str, str]) -> None:
-    above, below = item.numerator_role, item.denominator_role
-    most = {name: min(plans[name].ceiling, context.roles[name].role.max_replicas) for name in (above, below)}
-    least = {name: max(plans[name].floor, context.roles[name].role.min_replicas) for name in (above, below)}
-    if item.min is not None and wanted[above] < item.min * wanted[below] * (1 - _ROUNDING):
-        needed = ceil(item.min * wanted[below] * (1 - _ROUNDING))
-        raised = min(needed, most[above])
-        if raised > wanted[above]:
-            wanted[above] = raised
-            reasons[above] = f"at least {item.min:g} per {below}, of which {wanted[below]} are wanted"
-        if raised < needed and item.min > 0.0:
-            lowered = max(least[below], floor(wanted[above] / item.min * (1 + _ROUNDING)))
-            if lowered < wanted[below]:
-                wanted[below] = lowered
-                reasons[below] = f"{above} cannot exceed {raised}, and needs at least {item.min:g} per {below}"
-    if item.max is not None and wanted[above] > item.max * wanted[below] * (1 + _ROUNDING):
-        needed = ceil(wanted[above] / item.max * (1 - _ROUNDING)) if item.max > 0.0 else wanted[below]
-        raised = min(needed, most[below])
-        if raised > wanted[below]:
-            wanted[below] = raised
-            reasons[below] = f"at most {item.max:g} {above} per replica, of which {wanted[above]} are wanted"
-        if raised < needed:
-            lowered = max(least[above], floor(item.max * wanted[below] * (1 + _ROUNDING)))
-            if lowered < wanted[above]:
-                wanted[above] = lowered
-                reasons[above] = f"{below} cannot exceed {raised}, and takes at most {item.max:g} of this role each"
+def _explain(before: Counts, after: Counts, rules: tuple[AtLeast, ...], reasons: dict[str, str]) -> None:
+    for rule in rules:
+        if after[rule.role] > before[rule.role]:
+            reasons[rule.role] = f"at least {rule.factor:g} for each of the {after[rule.other]} {rule.other}"
+        if after[rule.other] < before[rule.other]:
+            reasons[rule.other] = f"{after[rule.role]} {rule.role} are possible, at least {rule.factor:g} for each"

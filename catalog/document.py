@@ -1,0 +1,236 @@
+"""Reading one untrusted YAML or JSON document into plain values, within bounds.
+
+A catalog comes from a ConfigMap that anyone in the namespace may write, so reading must not be a way to stop the
+controller: the size, the depth, the number of nodes and the length of a scalar are bounded before anything is built,
+and YAML anchors, aliases, tags, merge keys and repeated keys are refused. The bounds are checked on the event stream
+of the C parser, one event at a time, so a document of a million open brackets ends after a few dozen of them (plain
+safe loading of hostile documents was measured at 2.6 s and 122 MiB).
+
+Scalars follow the YAML 1.2 core schema: `yes`, `010` and `1:30` are not booleans, octals or minutes. Numbers that are
+not finite become floats; refusing them is the validator's business, which can name the field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+MAX_BYTES: Final = 1024 * 1024
+# profiles[0].points[0].ttftMilliseconds.p50 is six levels; anything deeper is not a catalog.
+MAX_DEPTH: Final = 16
+# The densest honest document of 1 MiB (a point is at least 150 bytes and 20 scalars) stays below 170,000 nodes.
+MAX_NODES: Final = 200_000
+# Notes are the longest honest scalar.
+MAX_SCALAR: Final = 16_384
+_LONGEST_NUMBER = 64
+
+_INT: Final = re.compile(r"[-+]?[0-9]+")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORDS: Final[dict[str, object]] = {
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+    ".inf": float("inf"),
+    ".Inf": float("inf"),
+    ".INF": float("inf"),
+    "+.inf": float("inf"),
+    "-.inf": float("-inf"),
+    "-.Inf": float("-inf"),
+    ".nan": float("nan"),
+    ".NaN": float("nan"),
+    ".NAN": float("nan"),
+}
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class DocumentError(ValueError):
+    """The text is no acceptable document. The message says where and what to change."""
+
+
+class Bounds(NamedTuple):
+    """What a document may hold. The defaults are for a catalog that anyone in a namespace may have written; they are
+    widened only for files that a person names on a command line."""
+
+    max_bytes: int = MAX_BYTES
+    max_depth: int = MAX_DEPTH
+    max_nodes: int = MAX_NODES
+
+
+CATALOG_BOUNDS: Final = Bounds()
+
+
+def read_document(text: str | bytes, bounds: Bounds = CATALOG_BOUNDS) -> object:
+    """The plain value (dict, list, str, int, float, bool, None) of the one document in `text`. Raises DocumentError."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) > bounds.max_bytes:
+        raise DocumentError(
+            f"the document has {len(data):,} bytes; the limit is {bounds.max_bytes:,}: split the catalog"
+        )
+    try:
+        decoded = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"byte {error.start} is not UTF-8: save the document as UTF-8 text") from None
+    if decoded.lstrip()[:1] == "{":
+        try:
+            return _read_json(decoded, bounds)
+        except _NotJson:
+            pass  # a YAML flow mapping starts with a brace too
+    return _read_yaml(decoded, bounds)
+
+
+class _NotJson(Exception):
+    pass
+
+
+def _read_json(text: str, bounds: Bounds) -> object:
+    nodes = 0
+
+    def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal nodes
+        nodes += len(pairs) + 1
+        if nodes > bounds.max_nodes:
+            raise DocumentError(f"the document has more than {bounds.max_nodes:,} nodes: split the catalog")
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    raise DocumentError(f"key {_show(key)} is given twice in one mapping: keep one")
+                seen.add(key)
+        return mapping
+
+    try:
+        value: object = json.loads(text, object_pairs_hook=build)
+    except DocumentError:
+        raise
+    except RecursionError:
+        raise DocumentError(f"the document is nested deeper than {bounds.max_depth} levels") from None
+    except ValueError:
+        raise _NotJson from None
+    if not _within_depth(value, bounds.max_depth):
+        raise DocumentError(f"the document is nested deeper than {bounds.max_depth} levels")
+    return value
+
+
+def _within_depth(value: object, depth: int) -> bool:
+    level: list[object] = [value]
+    while level:
+        containers = [v for v in level if isinstance(v, dict | list)]
+        if not containers:
+            return True
+        if depth == 0:
+            return False
+        depth -= 1
+        level = [child for v in containers for child in (v.values() if isinstance(v, dict) else v)]
+    return True
+
+
+def _read_yaml(text: str, bounds: Bounds) -> object:
+    try:
+        return _build(yaml.parse(text, Loader=_Loader), bounds)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not a YAML document"
+        raise DocumentError(f"{where}{problem}") from None
+
+
+_MISSING: Final = object()
+
+
+def _build(events: Any, bounds: Bounds) -> object:
+    """The value of the single document in an event stream. One stack frame per open collection."""
+    stack: list[dict[str, object] | list[object]] = []
+    keys: list[object] = []  # the pending key of each open mapping, _MISSING when a key comes next
+    root: object = _MISSING
+    nodes = 0
+    for event in events:
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            _check_node(event)
+            value: object = event.value
+            if len(event.value) > MAX_SCALAR:
+                raise _at(event, f"a scalar has more than {MAX_SCALAR:,} characters")
+            if event.implicit[0]:
+                value = _resolve(event.value)
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            _check_node(event)
+            if len(stack) >= bounds.max_depth:
+                raise _at(event, f"the document is nested deeper than {bounds.max_depth} levels")
+            value = {} if kind is yaml.MappingStartEvent else []
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            stack.pop()
+            keys.pop()
+            continue
+        elif kind is yaml.AliasEvent:
+            raise _at(event, "aliases are not accepted: write the value out")
+        elif kind is yaml.DocumentStartEvent and root is not _MISSING:
+            raise _at(event, "a second document follows: a catalog is exactly one document")
+        else:
+            continue
+        nodes += 1
+        if nodes > bounds.max_nodes:
+            raise _at(event, f"the document has more than {bounds.max_nodes:,} nodes: split the catalog")
+        if not stack:
+            root = value
+        else:
+            _place(stack[-1], keys, value, event)
+        if kind is not yaml.ScalarEvent:
+            stack.append(value)  # type: ignore[arg-type]
+            keys.append(_MISSING)
+    if root is _MISSING:
+        raise DocumentError("the document is empty")
+    return root
+
+
+def _place(parent: dict[str, object] | list[object], keys: list[object], value: object, event: Any) -> None:
+    if isinstance(parent, list):
+        parent.append(value)
+    elif keys[-1] is _MISSING:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise _at(event, "a mapping key must be a plain word")
+        key = event.value  # keys are field names: never numbers or booleans
+        if key in parent:
+            raise _at(event, f"key {_show(key)} is given twice in one mapping: keep one")
+        keys[-1] = key
+    else:
+        parent[keys[-1]] = value  # type: ignore[index]
+        keys[-1] = _MISSING
+
+
+def _check_node(event: Any) -> None:
+    if event.anchor is not None:
+        raise _at(event, "anchors are not accepted: write the value out")
+    if event.tag is not None and not (event.tag == "!" and isinstance(event, yaml.ScalarEvent)):
+        raise _at(event, f"tag {_show(event.tag)} is not accepted: write a plain or quoted value")
+
+
+def _resolve(text: str) -> object:
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) <= _LONGEST_NUMBER:
+        if _INT.fullmatch(text):
+            return int(text)
+        if _FLOAT.fullmatch(text):
+            return float(text)
+    return text
+
+
+def _at(event: Any, message: str) -> DocumentError:
+    mark = event.start_mark
+    return DocumentError(f"line {mark.line + 1}, column {mark.column + 1}: {message}")
+
+
+def _show(text: str) -> str:
+    return repr(text if len(text) <= 64 else f"{text[:64]}…")

@@ -1,0 +1,71 @@
+"""Reading result files: JSON with or without NaN, JSON lines, text. Everything that goes wrong is a refusal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from catalog.importers.rules import Refused, Rule
+
+# Reports with per-request lists reach tens of megabytes; beyond this it is not a report.
+MAX_FILE_BYTES: Final = 256 * 1024 * 1024
+
+
+class SourceFile:
+    """One file: its path, the name that refusals show, and its content."""
+
+    def __init__(self, path: Path, label: str | None = None) -> None:
+        self.path = path
+        self.label = label or str(path)
+
+    def read(self) -> bytes:
+        """The content. Raises Refused(Unreadable)."""
+        try:
+            size = self.path.stat().st_size
+            if size > MAX_FILE_BYTES:
+                raise Refused(Rule.UNREADABLE, f"has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
+            return self.path.read_bytes()
+        except OSError as error:
+            raise Refused(Rule.UNREADABLE, f"cannot be read: {error.strerror or error}") from None
+
+    def text(self) -> str:
+        """The content as UTF-8 text. Raises Refused(Unreadable)."""
+        try:
+            return self.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise Refused(Rule.UNREADABLE, f"byte {error.start} is not UTF-8") from None
+
+    def json(self) -> Any:
+        """The one JSON value of the file. Raises Refused."""
+        return _loads(self.read(), "")
+
+    def json_objects(self) -> list[tuple[str, Any]]:
+        """(label, value) of every record in a JSON file: one object, a list of them, or one per line. Raises
+        Refused."""
+        data = self.read()
+        try:
+            value = _loads(data, "")
+        except Refused:
+            lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
+            if len(lines) < 2:
+                raise
+            return [(f"line {number}", _loads(line, f"line {number} ")) for number, line in lines]
+        if isinstance(value, list):
+            return [(f"row {index}", entry) for index, entry in enumerate(value)]
+        return [("", value)]
+
+
+def _loads(data: bytes, where: str) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        # NaN and Infinity are what Python's json writes for request_rate inf; orjson, rightly, refuses them.
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        raise Refused(Rule.UNREADABLE, f"{where}is not JSON: {reason}") from None

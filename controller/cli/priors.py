@@ -1,0 +1,322 @@
+"""`mdscaler priors …`: catalogs of capacity priors, from benchmark files to the answer for one role.
+
+Everything is done offline on files; nothing here talks to a cluster. A file is written whole or not at all. Exit
+status: 0 done; 1 nothing was imported, or no capacity was found; 2 wrong usage or an input file that is no catalog.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from catalog import (
+    Catalog,
+    CatalogFailure,
+    Identified,
+    Identity,
+    IdentityError,
+    LatencyTargets,
+    LoadedCatalog,
+    ObservedMix,
+    RoleIdentity,
+    RoleRequest,
+    catalog_json,
+    catalog_yaml,
+    infer_identity,
+    load_embedded,
+    load_text,
+    merge_catalogs,
+    parse_identity,
+    resolve_scaler,
+    retire,
+    role_inputs,
+)
+from catalog.importers import FORMATS, ColdTail, ImportOptions, import_files
+from controller.api import PriorWorkload, RoleKind
+from controller.cli import priors_view as view
+from controller.cli.options import Output, OutputOption
+from controller.foundation import OperationFailed, UsageError, format_time, wall_now
+
+priors_app = typer.Typer(
+    help="Catalogs of capacity priors: measure, import, merge, retire, look up.", no_args_is_help=True
+)
+
+_CatalogFiles = Annotated[list[Path], typer.Argument(help="Catalog files (YAML or JSON).", metavar="FILES...")]
+_OutFile = Annotated[Path | None, typer.Option("--out", help="Write the catalog here (YAML, or JSON for *.json).")]
+_Identity = Annotated[
+    str | None,
+    typer.Option(
+        "--identity", help="Role/owner/model/quantization/engine/hardware/gpus=1,tp=1; degrees of 1 left out."
+    ),
+]
+# Below this an import is over before a line could be read.
+_PROGRESS_AFTER_SECONDS = 1.0
+
+
+@priors_app.command("validate")
+def validate(files: _CatalogFiles, output: OutputOption = Output.TEXT) -> int:
+    """Check catalogs; every finding is listed. Exit status 2 when one is invalid."""
+    results = [(path, load_text(_read(path), str(path))) for path in files]
+    typer.echo(view.validation(results, output))
+    return 2 if any(isinstance(result, CatalogFailure) for _, result in results) else 0
+
+
+@priors_app.command("import")
+def import_command(
+    files: Annotated[list[Path], typer.Argument(help="Result files of one tool.", metavar="FILES...")],
+    source: Annotated[str, typer.Option("--from", help=f"Format: {', '.join(FORMATS)}.")],
+    identity: _Identity = None,
+    out: _OutFile = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="For files that record no concurrency.")] = None,
+    input_tokens: Annotated[int | None, typer.Option(min=1, help="Nominal prompt length.")] = None,
+    output_tokens: Annotated[int | None, typer.Option(min=1, help="Nominal answer length.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", help="SHORT=owner/name for models that files call otherwise; repeat.")
+    ] = None,
+    engine_version: Annotated[str | None, typer.Option(help="Version of the engine that was measured.")] = None,
+    image: Annotated[str | None, typer.Option(help="Image that was measured.")] = None,
+    run: Annotated[str | None, typer.Option(help="Name or number of the run.")] = None,
+    date: Annotated[str | None, typer.Option(help="Day of the run, as 2026-01-21.")] = None,
+    all_misses: Annotated[
+        bool, typer.Option("--all-misses", help="The prefix cache was off, whatever the files suggest.")
+    ] = False,
+    cold_tail: Annotated[
+        ColdTail, typer.Option(help="Points whose tail shows kernels being compiled: flag or refuse them.")
+    ] = ColdTail.FLAG,
+    list_refusals: Annotated[bool, typer.Option("--list-refusals", help="List every refused row.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Import benchmark results into a catalog. Tombstones of an existing --out file are kept and applied."""
+    if source not in FORMATS:
+        raise UsageError(f"--from {source}: unknown format; one of {', '.join(FORMATS)}")
+    if (input_tokens is None) != (output_tokens is None):
+        raise UsageError("--input-tokens and --output-tokens belong together: give both or neither")
+    options = ImportOptions(
+        identity=None if identity is None else _identity(identity),
+        concurrency=concurrency,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        all_misses=all_misses,
+        models=_models(model or []),
+        engine_version=engine_version,
+        image=image,
+        run=run,
+        date=date,
+        cold_tail=cold_tail,
+    )
+    existing = _load(out).catalog if out is not None and out.exists() else Catalog(name=out.stem if out else "imported")
+    progress = _Progress()
+    report = import_files(
+        files, source, options, name=existing.name, tombstones=existing.retired, progress=progress.files_done
+    )
+    progress.end()
+    if out is not None and report.imported:
+        _write(out, report.catalog)
+    typer.echo(view.imported(report, out if report.imported else None, output, every_refusal=list_refusals))
+    return 0 if report.imported else 1
+
+
+@priors_app.command("merge")
+def merge(files: _CatalogFiles, out: _OutFile = None, output: OutputOption = Output.TEXT) -> int:
+    """Merge catalogs: the newest clean run of one tool and image serves; tombstones of all of them apply."""
+    result = merge_catalogs([_load(path).catalog for path in files])
+    if out is not None:
+        _write(out, result.catalog)
+    typer.echo(view.merged(result, out, output))
+    return 0
+
+
+@priors_app.command("retire")
+def retire_command(
+    file: Annotated[Path, typer.Argument(help="Catalog file; written in place unless --out is given.")],
+    reason: Annotated[str, typer.Option(help="Why; kept in the tombstone.")],
+    identity: _Identity = None,
+    workload: Annotated[str | None, typer.Option(help="Only this workload, as 8192/1024.")] = None,
+    digest: Annotated[str | None, typer.Option(help="The profile with this sha256: digest.")] = None,
+    date: Annotated[str | None, typer.Option(help="Day of the tombstone; today when left out.")] = None,
+    out: _OutFile = None,
+    tombstones: Annotated[
+        Path | None, typer.Option(help="Add the tombstones to this catalog and leave FILE as it is.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Take profiles out and keep them out: a dated tombstone stops every re-import."""
+    if out is not None and tombstones is not None:
+        raise UsageError("--out and --tombstones exclude each other: the first writes FILE anew, the second leaves it")
+    if (identity is None) == (digest is None):
+        raise UsageError("name what to retire: either --identity or --digest")
+    loaded = _load(file)
+    wanted = None if identity is None else _identity(identity).key
+    chosen = tuple(
+        profile
+        for profile in loaded.catalog.profiles
+        if (wanted is None or profile.identity.key == wanted)
+        and (digest is None or loaded.index.digest(profile) == digest)
+        and (workload is None or profile.workload.label == workload)
+    )
+    if not chosen:
+        raise UsageError(f"{file}: no such profile; list them with mdscaler priors show {file}")
+    after = retire(loaded.catalog, chosen, date=date or format_time(wall_now())[:10], reason=reason)
+    target = tombstones or out or file
+    if tombstones is not None:
+        kept = _load(tombstones).catalog
+        after = merge_catalogs([kept, Catalog(name=kept.name, retired=after.retired)], kept.name).catalog
+    _write(target, after)
+    typer.echo(view.retired(chosen, target, output))
+    return 0
+
+
+@priors_app.command("resolve")
+def resolve(
+    identity: _Identity = None,
+    deployment: Annotated[
+        Path | None, typer.Option(help="File with a ModelDeployment, its ModelArtifact and InstanceType (or Nodes).")
+    ] = None,
+    catalog: Annotated[Path | None, typer.Option(help="Catalog file; the embedded one when left out.")] = None,
+    ttft: Annotated[float | None, typer.Option(min=0.001, help="TTFT target in milliseconds.")] = None,
+    itl: Annotated[float | None, typer.Option(min=0.001, help="ITL target in milliseconds.")] = None,
+    quantile: Annotated[float, typer.Option(min=0.001, max=100, help="Quantile of the targets in per cent.")] = 95.0,
+    headroom: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="Share of the throughput that is planned with.")
+    ] = 0.75,
+    input_tokens: Annotated[float | None, typer.Option(min=0.001, help="Mean prompt length of the traffic.")] = None,
+    output_tokens: Annotated[float | None, typer.Option(min=0.001, help="Mean answer length of the traffic.")] = None,
+    hit_ratio: Annotated[float, typer.Option(min=0, max=1, help="Measured prefix-cache hit ratio.")] = 0.0,
+    workload: Annotated[
+        PriorWorkload, typer.Option(help="Profile: as measured. Observed: converted to the mix of the traffic.")
+    ] = PriorWorkload.PROFILE,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """The capacity of a replica: of an identity, or of every role of a deployment. Exit status 1 where there is
+    none."""
+    if (identity is None) == (deployment is None):
+        raise UsageError("name what to resolve: either --identity or --deployment")
+    if (input_tokens is None) != (output_tokens is None):
+        raise UsageError("--input-tokens and --output-tokens belong together: give both or neither")
+    observed: ObservedMix | None = None
+    if input_tokens is not None and output_tokens is not None:
+        observed = ObservedMix(
+            input_per_output=input_tokens / output_tokens,
+            mean_input_tokens=input_tokens,
+            mean_output_tokens=output_tokens,
+            stated=True,
+            hit_ratio=hit_ratio,
+        )
+    identities: list[tuple[str, RoleIdentity]] = []
+    if identity is not None:
+        known = _identity(identity)
+        identities.append((known.role.value.lower(), Identified(known)))
+    if deployment is not None:
+        roles = role_inputs(_documents(deployment))
+        identities += [(role.name, infer_identity(role)) for role in roles if role.kind != RoleKind.ENCODE]
+    requests = [
+        RoleRequest(
+            name=name,
+            identity=found,
+            targets=LatencyTargets(ttft, itl, quantile),
+            headroom=headroom,
+            mode=workload,
+            observed=observed,
+        )
+        for name, found in identities
+    ]
+    priors = resolve_scaler(load_embedded() if catalog is None else _load(catalog), requests)
+    typer.echo(view.resolved(priors, output))
+    return 0 if priors.resolved else 1
+
+
+@priors_app.command("show")
+def show(
+    file: Annotated[Path | None, typer.Argument(help="Catalog file; the embedded one when left out.")] = None,
+    identity: _Identity = None,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Canonical identity, workload, digest and curve of every profile."""
+    loaded = load_embedded() if file is None else _load(file)
+    wanted = None if identity is None else _identity(identity).key
+    profiles = [p for p in loaded.catalog.profiles if wanted is None or p.identity.key == wanted]
+    typer.echo(view.shown(loaded, profiles, output))
+    return 0 if profiles or wanted is None else 1
+
+
+class _Progress:
+    """A line on standard error, only for a person who waits: written over on a terminal, every few seconds
+    elsewhere."""
+
+    def __init__(self) -> None:
+        self._started = self._said = time.monotonic()
+        self._open = False
+
+    def files_done(self, done: int, total: int, rows: int) -> None:
+        """Say how far the import is, unless it is quick."""
+        now = time.monotonic()
+        terminal = sys.stderr.isatty()
+        if now - self._started < _PROGRESS_AFTER_SECONDS or now - self._said < (0.1 if terminal else 5.0):
+            return
+        self._said = now
+        self._open = terminal
+        line = f"{done}/{total} files, {rows:,} rows"
+        print(f"\r{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._open:
+            print(file=sys.stderr)
+
+
+def _identity(text: str) -> Identity:
+    try:
+        return parse_identity(text)
+    except IdentityError as error:
+        raise UsageError(f"--identity: {error}") from None
+
+
+def _models(pairs: list[str]) -> dict[str, str]:
+    table: dict[str, str] = {}
+    for pair in pairs:
+        short, separator, repository = pair.partition("=")
+        if not separator or not short or not repository:
+            raise UsageError(f"--model {pair}: write SHORT=owner/name, such as dsr1=deepseek-ai/DeepSeek-R1-0528")
+        table[short] = repository
+    return table
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _load(path: Path) -> LoadedCatalog:
+    result = load_text(_read(path), str(path))
+    if isinstance(result, CatalogFailure):
+        raise UsageError(result.message)
+    return result
+
+
+def _documents(path: Path) -> list[object]:
+    try:
+        return list(yaml.safe_load_all(_read(path)))
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+
+
+def _write(path: Path, catalog: Catalog) -> None:
+    text = catalog_json(catalog) if path.suffix == ".json" else catalog_yaml(catalog)
+    # Nothing is written that would not be read again: an import can outgrow the limits of a catalog.
+    check = load_text(text, f"the catalog for {path}")
+    if isinstance(check, CatalogFailure):
+        raise OperationFailed(f"{check.message}; nothing was written")
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None

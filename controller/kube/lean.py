@@ -1,0 +1,59 @@
+"""Keeping cached objects small: drop the annotations that nobody reads, share the strings that many objects have.
+
+    Informer(client, POD, PodView, transform=lean(annotations=("example.org/",)))
+
+A Pod carries kilobytes of annotations, and the same namespace, owner and label values as thousands of others.
+Measured on 20,000 Pods of 12 KB: hack/bench/watch.py. The transform changes the metadata of the object it is
+given in place, which is allowed because nobody else has seen it yet; applied twice it changes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec.structs import force_setattr
+
+from controller.foundation import KubeObject, OwnerReference
+
+T = TypeVar("T", bound=KubeObject)
+
+_MAX_OWNERS = 10_000
+
+
+def lean(*, annotations: tuple[str, ...] = ()) -> Callable[[T], T]:
+    """A transform that keeps the annotations whose keys begin with one of the prefixes, and shares what repeats."""
+    share_owners = _OwnerPool().share
+
+    def shrink(obj: T) -> T:
+        meta = obj.metadata
+        if meta.annotations:
+            kept = {key: value for key, value in meta.annotations.items() if key.startswith(annotations)}
+            force_setattr(meta, "annotations", kept or None)
+        force_setattr(meta, "namespace", sys.intern(meta.namespace))
+        if labels := meta.labels:
+            for key, value in labels.items():
+                labels[key] = sys.intern(value)  # the key is there already: nothing is resized while iterating
+        if meta.owner_references:
+            force_setattr(meta, "owner_references", share_owners(meta.owner_references))
+        return obj
+
+    return shrink
+
+
+class _OwnerPool:
+    """One tuple of owner references for all the objects that have the same owners."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[OwnerReference, ...]] = {}
+
+    def share(self, owners: tuple[OwnerReference, ...]) -> tuple[OwnerReference, ...]:
+        uid = owners[0].uid
+        known = self._known.get(uid)
+        if known == owners and known is not None:
+            return known
+        if len(self._known) >= _MAX_OWNERS:
+            self._known.clear()  # owners come and go; those that live are soon back
+        self._known[uid] = owners
+        return owners

@@ -1,0 +1,1 @@
+"""Scripts that maintain the embedded capacity-prior catalog."""
