@@ -82,8 +82,8 @@ class Stream:
         self.response = response
         self.status = response.status
 
-    async def next(self) -> Body:
-        line = await asyncio.wait_for(self.response.content.readline(), _SECONDS)
+    async def next(self, seconds: float | None = _SECONDS) -> Body:
+        line = await asyncio.wait_for(self.response.content.readline(), seconds)
         assert line.endswith(b"\n"), f"the stream ended with {line!r}"
         found: Body = orjson.loads(line)
         return found

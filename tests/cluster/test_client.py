@@ -27,6 +27,7 @@ from controller.kube import (
     KubeClient,
     LeadershipLost,
     Lease,
+    LeaseLock,
     LeaseTimes,
     NotFound,
     NotLeader,
@@ -281,7 +282,7 @@ async def test_a_cache_shows_our_own_write_before_we_act_again(api: Api, client:
 
 
 def candidate(client: KubeClient, namespace: str, name: str) -> Elector:
-    return Elector(client, namespace, "leader", identity=name, times=TIMES)
+    return Elector(LeaseLock(client, namespace, "leader"), identity=name, times=TIMES)
 
 
 async def lead_for_ever() -> None:
