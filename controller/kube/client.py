@@ -19,11 +19,11 @@ import orjson
 from controller.foundation import Resource
 from controller.kube.connection import Connection
 from controller.kube.errors import BadAnswer, Expired, Invalid, Outcome
-from controller.kube.listwatch import StreamingSupport
 from controller.kube.observers import SILENT, RequestObserver
 from controller.kube.pages import PAGE_SIZE, ListPage, PageRequest
 from controller.kube.patches import APPLY_PATCH, Patch
 from controller.kube.retries import READS
+from controller.kube.streaming import StreamingSupport
 from controller.kube.transport import Gate
 from controller.kube.watching import ByteStream, WatchStream
 from controller.kube.wire import (

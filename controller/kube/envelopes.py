@@ -15,16 +15,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from controller.foundation import ObjectMeta, Resource
+from controller.foundation import KubeObject, ObjectMeta, Resource
 from controller.kube.classify import Status, classify_status, read_status
 from controller.kube.errors import ApiError, BadAnswer
 
-T = TypeVar("T")
+T = TypeVar("T", bound=KubeObject)
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-# `kind` stands within the first few dozen bytes of what an API server writes.
-_HEAD_BYTES = 256
-_KIND = b'"kind":"'
 
 
 class Added(msgspec.Struct, Generic[T], frozen=True, gc=False, tag_field="type", tag="ADDED"):
@@ -101,20 +98,17 @@ class EventDecoder(Generic[T]):
         union: Any = Added[type_] | Modified[type_] | Deleted[type_] | Bookmark  # type: ignore[valid-type]
         self._decode = msgspec.json.Decoder(union).decode
         self._resource = resource
-        self._kind = _KIND + resource.kind.encode() + b'"'
+        self._usual = _usual_beginnings(resource)
 
     def decode(self, line: bytes) -> Event[T]:
         """One event. Raises BadAnswer for a line that is not JSON: the stream is broken."""
-        position = line.find(_KIND, 0, _HEAD_BYTES)
-        if position >= 0 and line.startswith(self._kind, position):
-            try:
-                event: Added[T] | Modified[T] | Deleted[T] | Bookmark = self._decode(line)
-            except msgspec.DecodeError as failure:
-                return self._examine(line, str(failure))
-            if type(event) is Bookmark or event.object.metadata.name:  # type: ignore[union-attr]
-                return event
-            return Skipped("the object has no metadata.name")
-        return self._examine(line, "")
+        if not line.startswith(self._usual):
+            return self._examine(line, "")
+        try:
+            event: Change[T] = self._decode(line)
+        except msgspec.DecodeError as failure:
+            return self._examine(line, str(failure))
+        return event if event.object.metadata.name else Skipped("the object has no metadata.name")
 
     def _examine(self, line: bytes, failure: str) -> Event[T]:
         try:
@@ -144,6 +138,17 @@ class EventDecoder(Generic[T]):
         except msgspec.DecodeError as error:
             return Skipped(f"the object does not fit its projection: {error}", found.metadata.key)
         return event
+
+
+def _usual_beginnings(resource: Resource) -> tuple[bytes, ...]:
+    """How API servers begin the events of a resource: Go structs have `kind` first, custom resources `apiVersion`.
+
+    A line that begins so is an object of the right kind, and is decoded without another look.
+    """
+    kind = f'"kind":"{resource.kind}"'
+    version = f'"apiVersion":"{resource.api_version}"'
+    orders = (f"{kind},{version}", f"{version},{kind}")
+    return tuple(f'{{"type":"{type_}","object":{{{order},'.encode() for type_ in _OBJECT_TYPES for order in orders)
 
 
 def _read_error(raw: msgspec.Raw) -> Status:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
+from catalog import ScalerPriors
 from controller.api import (
     ActiveReason,
     Binding,
@@ -31,12 +32,13 @@ from controller.api import (
     RetirementReason,
     ScalerSpec,
     ScalerStatus,
+    drop_condition,
     validate_against_target,
 )
 from controller.foundation import Clock
 from controller.kube import Conflict, ConsistencyStore, Done, NotLeader, ReconcileOutcome, RequeueAfter
 from controller.operations import ScalerMetrics
-from controller.planning import Record, UnsupportedAlgorithm, capacities, decision_spec, restored
+from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored
 from controller.reconcile.baseline import Baseline, baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer
@@ -49,6 +51,7 @@ from controller.reconcile.report import (
     invalid_spec_message,
     limited_condition,
     metrics_condition,
+    priors_condition,
     role_statuses,
     summary_of,
     with_conditions,
@@ -71,6 +74,7 @@ class Caches:
 
     scaler: Callable[[str], MdsView | None]
     target: Callable[[str], ModelDeployment | None]
+    priors: Callable[[ScalerSpec, ModelDeployment], PriorSources]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Tick:
     sampled: Sampled
     spec: DecisionSpec
     capacity: Capacity
+    priors: ScalerPriors | None
     decision: Decision
     state: State
 
@@ -183,8 +188,6 @@ class Reconciler:
         guard = unsupported(target, spec.roles)
         if guard is None and (findings := validate_against_target(spec, target)):
             guard = Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
-        if guard is None:
-            guard = _unplannable(spec, target)
         if guard is not None:
             return await self._stop(key, scaler, status, memory, guard)
         return await self._tick_when_due(key, scaler, spec, status, target, memory)
@@ -210,7 +213,7 @@ class Reconciler:
         memory.tick_generation = generation
         if memory.state is None:
             memory.state = restored(status.roles, now)
-        tick = await self._decide(key, spec, target, memory)
+        tick = await self._decide(key, spec, status, target, memory)
         if tick is None:
             memory.next_tick = 0.0
             return RequeueAfter(_CONFLICT_SECONDS)
@@ -218,14 +221,17 @@ class Reconciler:
         await self._act(key, scaler, spec, status, tick, memory)
         return RequeueAfter(self._clock.wall_seconds(max(0.0, memory.next_tick - self._clock.now())))
 
-    async def _decide(self, key: str, spec: ScalerSpec, target: ModelDeployment, memory: ScalerMemory) -> Tick | None:
+    async def _decide(
+        self, key: str, spec: ScalerSpec, status: ScalerStatus, target: ModelDeployment, memory: ScalerMemory
+    ) -> Tick | None:
         """Sample and decide; None when the target went away meanwhile or changed its roles."""
         names = [role.name for role in spec.roles]
         target_key = target.metadata.key
         sampled = await self._sampler.sample(target, names, memory, lambda: self._caches.target(target_key))
         if sampled is None or set(sampled.views) != set(names):
             return None
-        planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target)
+        priors = resolve_priors(spec, sampled.target, self._caches.priors(spec, sampled.target), status)
+        planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target, priors)
         before = memory.state if memory.state is not None else restored((), sampled.observation.now)
         now = sampled.observation.now
         state, decision = decide(planned, capacity, before, sampled.observation, now)
@@ -243,7 +249,7 @@ class Reconciler:
             )
         )
         self._reporter.decided(key, decision, sampled.views, capacity, memory)
-        return Tick(sampled, planned, capacity, decision, state)
+        return Tick(sampled, planned, capacity, priors, decision, state)
 
     async def _act(
         self, key: str, scaler: MdsView, spec: ScalerSpec, status: ScalerStatus, tick: Tick, memory: ScalerMemory
@@ -305,7 +311,7 @@ class Reconciler:
         generation, now = scaler.metadata.generation, self._clock.now()
         decision = tick.decision
         blocked, note = retirement
-        roles = role_statuses(old, tick.sampled.views, decision, tick.capacity, tick.state)
+        roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state)
         active = (
             active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
             if guard is None
@@ -339,6 +345,11 @@ class Reconciler:
                 ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation
             ),
         ]
+        if tick.priors is None:
+            dropped = drop_condition(status.conditions, ConditionType.CAPACITY_PRIOR_RESOLVED)
+            status = msgspec.structs.replace(status, conditions=dropped)
+        else:
+            new.append(priors_condition(tick.priors, decision, generation))
         return with_conditions(status, new, now)
 
     async def _stop(
@@ -376,15 +387,6 @@ class Reconciler:
         self._metrics.forget(namespace, name)
         if memory is not None:
             self._consistency.forget(key, memory.uid)
-
-
-def _unplannable(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
-    try:
-        decision_spec(spec, target)
-    except UnsupportedAlgorithm as missing:
-        message = f"spec.algorithm.type: this version cannot decide by {missing}; use TokenThroughput or Proportional"
-        return Guard(ActiveReason.INVALID_SPEC, message)
-    return None
 
 
 def _within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:

@@ -69,6 +69,9 @@ def _pod_defaults(pod: Object) -> None:
                     port.setdefault("protocol", "TCP")
     status = pod.setdefault("status", {})
     status.setdefault("phase", "Pending")
+    address, listed = status.get("podIP"), status.get("podIPs")
+    if address and not (isinstance(listed, list) and listed and listed[0].get("ip") == address):
+        status["podIPs"] = [{"ip": address}]
     status.setdefault("qosClass", _quality_of_service(spec.get("containers") or ()))
 
 
@@ -135,6 +138,45 @@ def _secret_defaults(secret: Object) -> None:
             data[name] = base64.b64encode(str(value).encode()).decode()
 
 
+def _webhook_defaults(configuration: Object) -> None:
+    for hook in configuration.get("webhooks") or ():
+        if not isinstance(hook, dict):
+            continue
+        hook.setdefault("failurePolicy", "Fail")
+        hook.setdefault("matchPolicy", "Equivalent")
+        hook.setdefault("namespaceSelector", {})
+        hook.setdefault("objectSelector", {})
+        hook.setdefault("timeoutSeconds", 10)
+        if configuration.get("kind") == "MutatingWebhookConfiguration":
+            hook.setdefault("reinvocationPolicy", "Never")
+        for rule in hook.get("rules") or ():
+            rule.setdefault("scope", "*")
+        service = (hook.get("clientConfig") or {}).get("service")
+        if isinstance(service, dict):
+            service.setdefault("port", 443)
+
+
+def _webhook_causes(configuration: Object) -> list[Cause]:
+    causes = []
+    for index, hook in enumerate(configuration.get("webhooks") or ()):
+        path = f"webhooks[{index}]"
+        if str(hook.get("name", "")).count(".") < 2:
+            shown = f'Invalid value: "{hook.get("name", "")}"'
+            text = f"{shown}: should be a domain with at least three segments separated by dots"
+            causes.append(Cause(f"{path}.name", "FieldValueInvalid", text))
+        if hook.get("sideEffects") is None:
+            text = "Required value: must specify one of None, NoneOnDryRun"
+            causes.append(Cause(f"{path}.sideEffects", "FieldValueRequired", text))
+        if not hook.get("admissionReviewVersions"):
+            text = "Required value: must specify one of v1, v1beta1"
+            causes.append(Cause(f"{path}.admissionReviewVersions", "FieldValueRequired", text))
+        client = hook.get("clientConfig") or {}
+        if bool(client.get("url")) is bool(client.get("service")):
+            text = "Required value: exactly one of url or service is required"
+            causes.append(Cause(f"{path}.clientConfig", "FieldValueRequired", text))
+    return causes
+
+
 _DEFAULTS: dict[str, Callable[[Object], None]] = {
     "pods": _pod_defaults,
     "namespaces": _namespace_defaults,
@@ -143,6 +185,8 @@ _DEFAULTS: dict[str, Callable[[Object], None]] = {
     "replicasets": _deployment_defaults,
     "statefulsets": _deployment_defaults,
     "secrets": _secret_defaults,
+    "mutatingwebhookconfigurations": _webhook_defaults,
+    "validatingwebhookconfigurations": _webhook_defaults,
 }
 
 
@@ -274,6 +318,8 @@ def _data_causes(obj: Object) -> list[Cause]:
 _CAUSES: dict[str, Callable[[Object], list[Cause]]] = {
     "pods": _pod_causes,
     "configmaps": _data_causes,
+    "mutatingwebhookconfigurations": _webhook_causes,
+    "validatingwebhookconfigurations": _webhook_causes,
     "secrets": _data_causes,
     "endpoints": _endpoints_causes,
     "endpointslices": _slice_causes,

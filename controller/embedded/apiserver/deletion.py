@@ -41,6 +41,17 @@ class DeleteOptions:
     propagation: str = ""
     dry_run: bool = False
 
+    def as_object(self) -> Object:
+        """The options as webhooks see them; what was not asked for is left out."""
+        preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
+        members: Object = {
+            "gracePeriodSeconds": self.grace_seconds,
+            "preconditions": {name: value for name, value in preconditions.items() if value} or None,
+            "propagationPolicy": self.propagation or None,
+            "dryRun": ["All"] if self.dry_run else None,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
     @classmethod
     def parse(cls, body: Any, query: Mapping[str, str]) -> DeleteOptions:
         """Raises ApiError 400 for options of a wrong type and 422 for an unknown policy."""
@@ -81,7 +92,13 @@ async def delete(operations: Operations, target: Target, options: DeleteOptions)
     if target.served.type.plural == "namespaces" and target.name in _IMMORTAL_NAMESPACES:
         raise errors.forbidden(target.resource, target.name, "this namespace may not be deleted")
     request = AdmissionRequest(
-        "DELETE", target.served, target.user, None, target.served.view(stored.object), "", options.dry_run
+        "DELETE",
+        target.served,
+        target.user,
+        None,
+        target.served.view(stored.object),
+        dry_run=options.dry_run,
+        options=options.as_object(),
     )
     await operations.admission.admit(request, [])
     stored = collection.get(target.key)

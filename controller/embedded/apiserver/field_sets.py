@@ -8,6 +8,7 @@ conflict plain set algebra.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 import orjson
@@ -50,6 +51,21 @@ class MalformedList(ValueError):
     """Two items of a keyed list with the same key, or an item without one; server-side apply answers 500 to it."""
 
 
+class Grown(Enum):
+    """Which containers are fields of their own. Server-side apply owns none but the items of keyed lists; an Update
+    owns those that it makes: maps and keyed lists, but not the structs of built-in types, which are there from the
+    start. Within a new item of a keyed list nothing was there before, so there it owns structs, too."""
+
+    NOTHING = 0
+    CONTAINERS = 1
+    EVERYTHING = 2
+
+
+def inside_item(path: Path) -> bool:
+    """Whether a path leads through an item of a keyed list."""
+    return any(step.startswith("k:") for step in path)
+
+
 def field_set(obj: Object, shape: Shape) -> FieldSet:
     """The leaves of an object, as server-side apply owns them. Raises MalformedList."""
     found: set[Path] = set()
@@ -57,34 +73,34 @@ def field_set(obj: Object, shape: Shape) -> FieldSet:
     return frozenset(found)
 
 
-def _collect(value: Any, shape: Shape, path: Path, found: set[Path], *, containers: bool = False) -> None:
-    """The leaves of a value; with `containers` also the maps and keyed lists on the way, as an Update owns those that
-    it makes (server-side apply owns items of keyed lists only)."""
+def _collect(value: Any, shape: Shape, path: Path, found: set[Path], *, grown: Grown = Grown.NOTHING) -> None:
+    """The leaves of a value and, where it has grown, the containers on the way."""
     if isinstance(value, dict) and not shape.is_atomic_map:
-        if containers and path and shape.is_map:
+        as_map = bool(path) and (shape.is_map or grown is Grown.EVERYTHING)
+        if as_map and value and grown is not Grown.NOTHING:
             found.add((*path, ITSELF))
+        if as_map and not value:
+            found.add(path)
         for name, member in value.items():
             place = (*path, f"f:{name}")
-            if isinstance(member, dict) and member and not shape.declares(name):
+            below = shape.member(name)
+            if isinstance(member, dict) and member and not shape.declares(name) and not below.is_atomic_map:
                 found.add((*place, ITSELF))
-            _collect(member, shape.member(name), place, found, containers=containers)
-        if not value and path and shape.is_map:
-            found.add(path)
+            _collect(member, below, place, found, grown=grown)
         return
     if isinstance(value, list) and value:
+        keys = () if shape.is_set else shape.keys(value)
+        if (shape.is_set or keys) and grown is not Grown.NOTHING and not shape.is_present:
+            found.add((*path, ITSELF))
         if shape.is_set:
             found.update((*path, value_step(item)) for item in value)
-            if containers:
-                found.add((*path, ITSELF))
             return
-        keys = shape.keys(value)
         if keys:
-            if containers:
-                found.add((*path, ITSELF))
+            within = grown if grown is Grown.NOTHING else Grown.EVERYTHING  # a new item has nothing but new members
             for step, item in keyed_items(value, shape, keys, path):
                 if not shape.item().is_atomic_map:
                     found.add((*path, step, ITSELF))
-                _collect(item, shape.item(), (*path, step), found, containers=containers)
+                _collect(item, shape.item(), (*path, step), found, grown=within)
             return
     if path:
         found.add(path)
@@ -182,7 +198,7 @@ class _Difference:
 def _leaves(value: Any, shape: Shape, path: Path, found: set[Path]) -> None:
     """What appears or disappears with a part; a malformed list is one leaf."""
     try:
-        _collect(value, shape, path, found, containers=True)
+        _collect(value, shape, path, found, grown=Grown.EVERYTHING if inside_item(path) else Grown.CONTAINERS)
     except MalformedList:
         found.add(path)
 

@@ -251,6 +251,7 @@ class Operations:
             draft.current,
             target.subresource,
             draft.options.dry_run,
+            draft.options.as_object(),
         )
         admitted = await self.admission.admit(request, draft.warnings)
         if admitted is draft.object:

@@ -201,6 +201,11 @@ class WriteOptions:
     field_validation: str = "Warn"
     force: bool = False
 
+    def as_object(self) -> dict[str, object]:
+        """The options as webhooks see them; what was not asked for is left out."""
+        found: dict[str, object] = {"fieldManager": self.manager} if self.explicit_manager else {}
+        return found | ({"dryRun": ["All"]} if self.dry_run else {})
+
     @classmethod
     def parse(cls, query: Mapping[str, str], user_agent: str, verb: str = "patch") -> WriteOptions:
         """The default field manager is the first word of the user agent, as on the real server."""

@@ -21,8 +21,10 @@ _BUILTIN_KEYS: dict[str, tuple[str, ...]] = {
     "ephemeralContainers": ("name",),
     "hostAliases": ("ip",),
     "imagePullSecrets": ("name",),
+    "hostIPs": ("ip",),
     "initContainers": ("name",),
     "ownerReferences": ("uid",),
+    "podIPs": ("ip",),
     "resourceClaims": ("name",),
     "secrets": ("name",),
     "schedulingGates": ("name",),
@@ -41,12 +43,15 @@ _BUILTIN_ATOMIC_MAPS = frozenset(
         "fieldRef",
         "involvedObject",
         "labelSelector",
+        "namespaceSelector",
         "nodeSelector",
+        "objectSelector",
         "regarding",
         "related",
         "resourceFieldRef",
         "roleRef",
         "secretKeyRef",
+        "selector",
         "targetRef",
     )
 )
@@ -65,7 +70,9 @@ _BUILTIN_MAPS = frozenset(
     )
 )
 # Structs that are absent rather than empty; an Update owns them like a map when they appear.
-_BUILTIN_POINTERS = frozenset(("series", "valueFrom"))
+_BUILTIN_POINTERS = frozenset(("securityContext", "series", "valueFrom"))
+# Lists that typed objects always have, if only as null: they never appear, so an Update does not own them as such.
+_BUILTIN_PRESENT = frozenset(("containers",))
 _METADATA: Object = {
     "type": "object",
     "x-embedded-metadata": True,  # our own mark: metadata is a struct everywhere
@@ -112,7 +119,7 @@ class Shape:
     def declares(self, name: str) -> bool:
         """Whether a member is a field of its own rather than an entry of a map with free keys."""
         if self.node is None:
-            return not self.is_map
+            return self.field not in _BUILTIN_MAPS
         return name in (self.node.get("properties") or {})
 
     @property
@@ -128,6 +135,11 @@ class Shape:
         if self.node is None:
             return self.field in _BUILTIN_MAPS or self.field in _BUILTIN_POINTERS
         return not self.node.get("x-embedded-metadata")
+
+    @property
+    def is_present(self) -> bool:
+        """Whether a list is always there in its typed object."""
+        return self.node is None and self.field in _BUILTIN_PRESENT
 
     @property
     def is_set(self) -> bool:
