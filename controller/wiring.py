@@ -133,7 +133,7 @@ class Controller:
         metrics = ScalerMetrics(registry)
         self._reconciler = Reconciler(
             caches=Caches(self._caches.scalers.store.get, self._caches.targets.store.get, self._caches.prior_sources),
-            sampler=Sampler(self._scraper, self._caches.pods_of, metrics, clock),
+            sampler=Sampler(self._scraper, self._caches.pods_of, self._caches.pools.store.get, metrics, clock),
             binder=Binder(self._client, self._consistency, clock),
             committer=Committer(self._client, self._consistency),
             reporter=Reporter(StatusWriter(self._client, self._consistency), self._events, metrics, clock),

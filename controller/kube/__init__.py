@@ -2,8 +2,8 @@
 
 Modules, each importing only those before it:
 
-    wire      errors · observers · classify · proxies · loaders · connection · config · transport · lines · watching ·
-              retries · wire · pages · patches · streaming · client
+    wire      errors · recovery · observers · classify · proxies · loaders · connection · config · transport · lines ·
+              watching · retries · wire · pages · patches · streaming · client
     cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · reflector · store · handlers · cache ·
               scopes · informer · lean · read_your_writes
     queue     ratelimit · workqueue · workers

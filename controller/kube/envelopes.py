@@ -18,6 +18,7 @@ import msgspec
 from controller.foundation import KubeObject, ObjectMeta, Resource
 from controller.kube.classify import Status, classify_status, read_status
 from controller.kube.errors import ApiError, BadAnswer
+from controller.kube.recovery import recovered
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -97,6 +98,7 @@ class EventDecoder(Generic[T]):
     def __init__(self, resource: Resource, type_: type[T]) -> None:
         union: Any = Added[type_] | Modified[type_] | Deleted[type_] | Bookmark  # type: ignore[valid-type]
         self._decode = msgspec.json.Decoder(union).decode
+        self._type = type_
         self._resource = resource
         self._usual = _usual_beginnings(resource)
 
@@ -130,14 +132,19 @@ class EventDecoder(Generic[T]):
             return Skipped(f"a {self._resource.kind} was expected, found {found.kind[:40]}", found.metadata.key)
         if not found.metadata.name:
             return Skipped("the object has no metadata.name")
-        if failure:
+        if not failure:
+            event: Change[T]
+            try:
+                event = self._decode(line)  # `kind` stands late or is missing, the object is fine
+            except msgspec.DecodeError as error:
+                failure = str(error)
+            else:
+                return event
+        view = recovered(self._type, bytes(loose.object))
+        if view is None or not view.metadata.name:
             return Skipped(f"the object does not fit its projection: {failure}", found.metadata.key)
-        event: Added[T] | Modified[T] | Deleted[T] | Bookmark
-        try:
-            event = self._decode(line)  # `kind` stands late or is missing, the object is fine
-        except msgspec.DecodeError as error:
-            return Skipped(f"the object does not fit its projection: {error}", found.metadata.key)
-        return event
+        changes: dict[str, type[Change[T]]] = {"ADDED": Added, "MODIFIED": Modified, "DELETED": Deleted}
+        return changes[loose.type](view)
 
 
 def _usual_beginnings(resource: Resource) -> tuple[bytes, ...]:

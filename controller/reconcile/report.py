@@ -24,6 +24,7 @@ from controller.api import (
     MetricsReason,
     ObservedRole,
     OperatingPoint,
+    PlannerStage,
     RoleCapacity,
     RoleStatus,
     ScalerStatus,
@@ -32,6 +33,7 @@ from controller.api import (
     set_condition,
     status_number,
 )
+from controller.api.scaler_status import MAX_REASON
 from controller.foundation import FieldError
 from controller.planning import prior_of, remembered
 from controller.reconcile.observe import RoleView
@@ -212,6 +214,18 @@ def _role_status(view: RoleView, role: RoleDecision, capacity: RoleCapacity | No
         raw_recommended_replicas=role.raw,
         recommended_replicas=role.desired,
         limited_by=str(role.limited_by or ""),
+        reason=role.algorithm_reason[:MAX_REASON],
+        stages=tuple(
+            PlannerStage(
+                stage=str(each.stage),
+                before=each.before,
+                after=each.after,
+                floor=each.floor,
+                ceiling=each.ceiling,
+                reason=each.reason[:MAX_REASON],
+            )
+            for each in role.stages
+        ),
         next_change_time=role.next_change_time,
         observed=ObservedRole(
             tokens_per_second=status_number(observed.demand_tokens_per_second),
