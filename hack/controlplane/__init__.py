@@ -1,8 +1,8 @@
 """A real Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager, without nodes.
 
     with ControlPlane() as cluster:                 # or `async with`; ready in about three seconds
-        cluster.kubectl("get", "namespaces")
         kubeconfig = cluster.kubeconfig()           # of an administrator
+        cluster.request("GET", "/api/v1/nodes")
 
     python -m hack.controlplane build               # build the programs, or say where they are
     python -m hack.controlplane up                  # run one until interrupted, print its kubeconfig
