@@ -86,7 +86,7 @@ def test_the_labels_name_title_licence_version_and_revision() -> None:
     prefix = "org.opencontainers.image."
     assert labels[f"{prefix}title"] == project["name"]
     assert labels[f"{prefix}description"] == project["description"]
-    assert labels[f"{prefix}licenses"] == project["license"]["text"]
+    assert labels[f"{prefix}licenses"] == project["license"]
     assert {f"{prefix}version", f"{prefix}revision"} <= set(labels)
 
 

@@ -16,8 +16,10 @@ import typer.main
 from controller.cli import controller as controller_command
 from controller.cli import decide as decide_command
 from controller.cli import demo as demo_command
+from controller.cli import explain as explain_command
 from controller.cli import version as version_command
 from controller.cli.crd import crd
+from controller.cli.priors import priors_app
 from controller.foundation import MdscalerError
 
 app = typer.Typer(
@@ -30,7 +32,9 @@ app = typer.Typer(
 app.command("controller")(controller_command.controller)
 app.command("demo")(demo_command.demo)
 app.command("decide")(decide_command.decide_file)
+app.command("explain")(explain_command.explain)
 app.command("crd")(crd)
+app.add_typer(priors_app, name="priors")
 app.command("version")(version_command.version)
 
 

@@ -25,6 +25,8 @@ class DemoAlgorithm(StrEnum):
 
     TOKEN_THROUGHPUT = "TokenThroughput"  # noqa: S105 - not a password
     PROPORTIONAL = "Proportional"
+    PREDICTIVE = "Predictive"
+    ADAPTIVE = "Adaptive"
 
 
 def demo(

@@ -28,8 +28,8 @@ def lean(*, annotations: tuple[str, ...] = ()) -> Callable[[T], T]:
 
     def shrink(obj: T) -> T:
         meta = obj.metadata
-        if meta.annotations:
-            kept = {key: value for key, value in meta.annotations.items() if key.startswith(annotations)}
+        if found := meta.annotations:
+            kept = {key: found[key] for key in found if key.startswith(annotations)} if annotations else None
             force_setattr(meta, "annotations", kept or None)
         force_setattr(meta, "namespace", sys.intern(meta.namespace))
         if labels := meta.labels:

@@ -2,8 +2,9 @@
 I/O."""
 
 from controller.planning.continuity import Continuity, EarlyShrink, compare_with_unbroken
-from controller.planning.inputs import UnsupportedAlgorithm, capacities, decision_spec
+from controller.planning.inputs import capacities, decision_spec
 from controller.planning.memory import remembered, restored
+from controller.planning.priors import PriorSources, prior_of, resolve_priors
 from controller.planning.record import FORMAT, Record, replay, replay_chain
 from controller.planning.record import decode as decode_record
 from controller.planning.record import encode as encode_record
@@ -13,16 +14,18 @@ __all__ = [
     "FORMAT",
     "Continuity",
     "EarlyShrink",
+    "PriorSources",
     "Record",
-    "UnsupportedAlgorithm",
     "capacities",
     "compare_with_unbroken",
     "decision_spec",
     "decode_record",
     "encode_record",
+    "prior_of",
     "read_records",
     "remembered",
     "replay",
     "replay_chain",
+    "resolve_priors",
     "restored",
 ]

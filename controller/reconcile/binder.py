@@ -6,6 +6,7 @@ somebody was faster, and the next reconcile looks again. No count is ever writte
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from controller.api import (
@@ -47,7 +48,8 @@ class Binder:
     async def hold(
         self, key: str, scaler: MdsView, target: ModelDeployment, memory: ScalerMemory, status_term: int
     ) -> BoundState:
-        """Make sure that this process holds the target. Raises Conflict when another writer was faster."""
+        """Make sure that this process holds the target. Raises Conflict when another writer was faster, NotFound when
+        the scaler or the target is gone: a claim for a scaler that is gone would have nobody to give it back."""
         me = claimant_of(scaler)
         claim = claim_of(target)
         step = next_binding_step(me, claim, status_term=status_term, own_term=memory.own_term, deposed=memory.deposed)
@@ -105,7 +107,8 @@ class Binder:
             except NotFound:
                 pass
         remaining = [name for name in finalizers if name != BINDING_FINALIZER]
-        await self._patch_finalizers(scaler, remaining)
+        with contextlib.suppress(NotFound):
+            await self._patch_finalizers(scaler, remaining)
 
     async def _claim(
         self,
@@ -132,10 +135,7 @@ class Binder:
     async def _patch_finalizers(self, scaler: MdsView, finalizers: list[str]) -> None:
         meta = scaler.metadata
         patch = merge_patch({"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers}})
-        try:
-            await self._client.patch(MODEL_DEPLOYMENT_SCALERS, meta.name, patch, meta.namespace)
-        except NotFound:
-            return
+        await self._client.patch(MODEL_DEPLOYMENT_SCALERS, meta.name, patch, meta.namespace)
 
     async def _look_up(self, scaler: MdsView, claim: Claim) -> tuple[Holder, Claimant | None]:
         """Read the holder live: only that can show that it is gone."""

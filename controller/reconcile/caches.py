@@ -11,15 +11,23 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from catalog import CONFIG_MAP_KEY, CatalogCache, CatalogResult, load_embedded
 from controller.api import (
+    CONFIG_MAPS,
+    INSTANCE_TYPES,
+    MODEL_ARTIFACTS,
     MODEL_DEPLOYMENT_APP,
     MODEL_DEPLOYMENT_SCALERS,
     MODEL_DEPLOYMENTS,
     NAME_LABEL,
     PODS,
+    ConfigMap,
+    InstanceType,
     MdsView,
+    ModelArtifact,
     ModelDeployment,
     Pod,
+    ScalerSpec,
 )
 from controller.kube import (
     ConsistencyStore,
@@ -32,9 +40,16 @@ from controller.kube import (
     Tombstone,
     WorkQueue,
 )
+from controller.planning import PriorSources
 
 _BY_TARGET = "target"
 _BY_DEPLOYMENT = "deployment"
+
+
+def _catalog_only(config_map: ConfigMap) -> ConfigMap:
+    """Of a ConfigMap only the catalog is kept: the cache must not hold what everybody else stores in theirs."""
+    kept = {key: value for key, value in (config_map.data or {}).items() if key == CONFIG_MAP_KEY}
+    return msgspec.structs.replace(config_map, data=kept)
 
 
 class _TargetName(msgspec.Struct):
@@ -74,6 +89,13 @@ class ControllerCaches:
             indexers={_BY_DEPLOYMENT: _deployment_key_of},
             observer=observer,
         )
+        # Read, never waited for: where a kind is not installed, a prior that needs it is unresolved and says so.
+        self.config_maps = Informer(
+            client, CONFIG_MAPS, ConfigMap, namespace=where, transform=_catalog_only, observer=observer
+        )
+        self.artifacts = Informer(client, MODEL_ARTIFACTS, ModelArtifact, namespace=where, observer=observer)
+        self.pools = Informer(client, INSTANCE_TYPES, InstanceType, observer=observer)
+        self._catalogs = CatalogCache()
         self.registrations: tuple[Registration[MdsView] | Registration[ModelDeployment] | Registration[Pod], ...] = (
             self.scalers.add_handler(HandlerFunctions(self._scaler_added, self._scaler_updated, self._scaler_deleted)),
             self.targets.add_handler(HandlerFunctions(self._target_added, self._target_updated, self._target_deleted)),
@@ -84,6 +106,29 @@ class ControllerCaches:
     def informers(self) -> tuple[Informer[MdsView] | Informer[ModelDeployment] | Informer[Pod], ...]:
         """All of them, in the order in which they are started."""
         return (self.scalers, self.targets, self.pods)
+
+    @property
+    def prior_informers(self) -> tuple[Informer[ConfigMap] | Informer[ModelArtifact] | Informer[InstanceType], ...]:
+        """Those that only priors need."""
+        return (self.config_maps, self.artifacts, self.pools)
+
+    def prior_sources(self, spec: ScalerSpec, target: ModelDeployment) -> PriorSources:
+        """What a resolution for this scaler reads. Cheap where no prior is asked for."""
+        prior = spec.algorithm.capacity_prior
+        namespace = target.metadata.namespace
+        if prior is None or prior.catalog_ref is None:
+            catalog: CatalogResult = load_embedded()
+        else:
+            key = f"{namespace}/{prior.catalog_ref.name}"
+            found = self.config_maps.store.get(key)
+            catalog = self._catalogs.config_map(key, None if found is None else found.data or {})
+        reference = target.spec.model.artifact_ref
+        pools = {role.pool: self.pools.store.get(role.pool) for role in target.roles}
+        return PriorSources(
+            catalog=catalog,
+            artifact=None if reference is None else self.artifacts.store.get(f"{namespace}/{reference.name}"),
+            pools={name: pool for name, pool in pools.items() if pool is not None},
+        )
 
     def register_with(self, consistency: ConsistencyStore) -> None:
         """Let our own writes be waited for."""

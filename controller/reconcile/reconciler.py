@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
+from catalog import ScalerPriors
 from controller.api import (
     ActiveReason,
     Binding,
@@ -31,12 +32,13 @@ from controller.api import (
     RetirementReason,
     ScalerSpec,
     ScalerStatus,
+    drop_condition,
     validate_against_target,
 )
 from controller.foundation import Clock
-from controller.kube import Conflict, ConsistencyStore, Done, NotLeader, ReconcileOutcome, RequeueAfter
+from controller.kube import Conflict, ConsistencyStore, Done, NotFound, NotLeader, ReconcileOutcome, RequeueAfter
 from controller.operations import ScalerMetrics
-from controller.planning import Record, UnsupportedAlgorithm, capacities, decision_spec, restored
+from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored
 from controller.reconcile.baseline import Baseline, baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer
@@ -49,6 +51,7 @@ from controller.reconcile.report import (
     invalid_spec_message,
     limited_condition,
     metrics_condition,
+    priors_condition,
     role_statuses,
     summary_of,
     with_conditions,
@@ -71,6 +74,7 @@ class Caches:
 
     scaler: Callable[[str], MdsView | None]
     target: Callable[[str], ModelDeployment | None]
+    priors: Callable[[ScalerSpec, ModelDeployment], PriorSources]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Tick:
     sampled: Sampled
     spec: DecisionSpec
     capacity: Capacity
+    priors: ScalerPriors | None
     decision: Decision
     state: State
 
@@ -130,8 +135,8 @@ class Reconciler:
         memory = self._memories.of(key, scaler.metadata.uid)
         try:
             return await self._reconcile(key, scaler, memory)
-        except Conflict as conflict:
-            self._log.debug("another writer was faster", scaler=key, what=conflict.message)
+        except (Conflict, NotFound) as outrun:
+            self._log.debug("another writer was faster", scaler=key, what=outrun.message)
             return RequeueAfter(_CONFLICT_SECONDS)
         except NotLeader:
             return Done()  # the process is about to end; whoever leads now does the work
@@ -180,12 +185,7 @@ class Reconciler:
                 Guard(ActiveReason.TARGET_UNSUPPORTED, "the target is being deleted"),
                 bound,
             )
-        guard = unsupported(target, spec.roles)
-        if guard is None and (findings := validate_against_target(spec, target)):
-            guard = Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
-        if guard is None:
-            guard = _unplannable(spec, target)
-        if guard is not None:
+        if (guard := _refusal(spec, target)) is not None:
             return await self._stop(key, scaler, status, memory, guard)
         return await self._tick_when_due(key, scaler, spec, status, target, memory)
 
@@ -210,26 +210,24 @@ class Reconciler:
         memory.tick_generation = generation
         if memory.state is None:
             memory.state = restored(status.roles, now)
-        tick = await self._decide(key, spec, target, memory)
-        if tick is None:
+        sampled = await self._sampler.sample(target, names, memory, lambda: self._caches.target(target.metadata.key))
+        latest = self._caches.scaler(key)
+        if sampled is None or latest is None or not _still_asked(scaler, spec, latest, sampled.target):
+            # What a person wants now is not what this tick began with: look again from the start, at once.
             memory.next_tick = 0.0
             return RequeueAfter(_CONFLICT_SECONDS)
-        scaler = self._caches.scaler(key) or scaler
-        await self._act(key, scaler, spec, status, tick, memory)
+        await self._act(key, latest, spec, status, self._decide(key, spec, status, sampled, memory), memory)
         return RequeueAfter(self._clock.wall_seconds(max(0.0, memory.next_tick - self._clock.now())))
 
-    async def _decide(self, key: str, spec: ScalerSpec, target: ModelDeployment, memory: ScalerMemory) -> Tick | None:
-        """Sample and decide; None when the target went away meanwhile or changed its roles."""
-        names = [role.name for role in spec.roles]
-        target_key = target.metadata.key
-        sampled = await self._sampler.sample(target, names, memory, lambda: self._caches.target(target_key))
-        if sampled is None or set(sampled.views) != set(names):
-            return None
-        planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target)
+    def _decide(self, key: str, spec: ScalerSpec, status: ScalerStatus, sampled: Sampled, memory: ScalerMemory) -> Tick:
+        """Decide, remember, record."""
+        priors = resolve_priors(spec, sampled.target, self._caches.priors(spec, sampled.target), status)
+        planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target, priors)
         before = memory.state if memory.state is not None else restored((), sampled.observation.now)
         now = sampled.observation.now
         state, decision = decide(planned, capacity, before, sampled.observation, now)
         memory.state = state
+        memory.startups.clear()  # the decision has them now
         self._records.write(
             Record(
                 scaler=key,
@@ -243,7 +241,7 @@ class Reconciler:
             )
         )
         self._reporter.decided(key, decision, sampled.views, capacity, memory)
-        return Tick(sampled, planned, capacity, decision, state)
+        return Tick(sampled, planned, capacity, priors, decision, state)
 
     async def _act(
         self, key: str, scaler: MdsView, spec: ScalerSpec, status: ScalerStatus, tick: Tick, memory: ScalerMemory
@@ -280,7 +278,7 @@ class Reconciler:
             spec.sampling.interval_seconds,
             sampled=any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles),
         )
-        if not wanted or bound.holding is None or (shrinks and outcome is not StatusOutcome.WRITTEN) or memory.deposed:
+        if not wanted or bound.holding is None or outcome is not StatusOutcome.WRITTEN or memory.deposed:
             return
         counts = {role.name: wanted.get(role.name, role.current) for role in decision.roles}
         namespace, _, name = key.partition("/")
@@ -305,7 +303,7 @@ class Reconciler:
         generation, now = scaler.metadata.generation, self._clock.now()
         decision = tick.decision
         blocked, note = retirement
-        roles = role_statuses(old, tick.sampled.views, decision, tick.capacity, tick.state)
+        roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state)
         active = (
             active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
             if guard is None
@@ -339,6 +337,11 @@ class Reconciler:
                 ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation
             ),
         ]
+        if tick.priors is None:
+            dropped = drop_condition(status.conditions, ConditionType.CAPACITY_PRIOR_RESOLVED)
+            status = msgspec.structs.replace(status, conditions=dropped)
+        else:
+            new.append(priors_condition(tick.priors, decision, generation))
         return with_conditions(status, new, now)
 
     async def _stop(
@@ -378,13 +381,21 @@ class Reconciler:
             self._consistency.forget(key, memory.uid)
 
 
-def _unplannable(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
-    try:
-        decision_spec(spec, target)
-    except UnsupportedAlgorithm as missing:
-        message = f"spec.algorithm.type: this version cannot decide by {missing}; use TokenThroughput or Proportional"
-        return Guard(ActiveReason.INVALID_SPEC, message)
+def _refusal(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
+    """Why nothing can be planned for this target with this spec."""
+    if (guard := unsupported(target, spec.roles)) is not None:
+        return guard
+    if findings := validate_against_target(spec, target):
+        return Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
     return None
+
+
+def _still_asked(scaler: MdsView, spec: ScalerSpec, latest: MdsView, target: ModelDeployment) -> bool:
+    """Whether a tick may go on after its engines were read: reading takes seconds, in which a person may have changed,
+    suspended, deleted or replaced the scaler, or changed the target so that nothing may be planned for it."""
+    before, now = scaler.metadata, latest.metadata
+    same = before.uid == now.uid and before.generation == now.generation
+    return same and not latest.deleting and not target.deleting and _refusal(spec, target) is None
 
 
 def _within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:

@@ -30,6 +30,10 @@ DEFAULT_HEADROOM = 0.75
 SMALLEST_LEVEL = 0.2
 
 
+# A level taught from less than this part of its window is another level.
+SMALLEST_COVER = 0.7
+
+
 class PostureSettings(msgspec.Struct, frozen=True):
     """What a posture stands for: the window of peaks, the margin over the known peak, the quantile of headroom."""
 
@@ -113,14 +117,14 @@ def _ratio_seen(algorithm: Adaptive, situation: Situation, seed: float) -> float
     state, now, interval = situation.state, situation.now, situation.interval_seconds
     lag = learning_lag_seconds(state.startups_seconds, interval)
     level_window = window_seconds(LEVEL_SECONDS, interval)
-    if state.sampling_since is None or now - state.sampling_since < lag + 2.0 * level_window:
+    flows = state.flows
+    if not flows or flows[0].end - flows[0].seconds > now - lag - 2.0 * level_window:
         return None
     peak_window = max(POSTURES[algorithm.posture].peak_seconds, interval)
-    demand = mean(state.flows, now, peak_window)
-    level = mean(state.flows, now - lag, level_window)
-    if demand.low is None or level.low is None or demand.low != demand.high or level.low != level.high:
+    demand, level = mean(flows, now, peak_window), mean(flows, now - lag, level_window)
+    if demand.low is None or level.low is None or demand.low != demand.high:
         return None
-    if level.covered_seconds < 0.9 * level_window:
+    if level.covered_seconds < SMALLEST_COVER * level_window:
         return None
     return demand.low / seed / max(level.low / seed, SMALLEST_LEVEL)
 

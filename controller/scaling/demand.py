@@ -44,12 +44,12 @@ def observe_role(
     for key in sorted(members):
         member = members[key]
         known = before.members.get(key)
-        if not member.ready and known is None:
-            continue  # still starting: supply that is not there yet
         state, seen = sample(known, member, now, sampling.interval_seconds)
         if state is not None:
             states[key] = state
-        samples.append((member, seen))
+        if member.ready or (state is not None and state.was_ready):
+            samples.append((member, seen))
+        # Else it still starts. What it reports is a baseline, so that its first interval as Ready has a rate.
 
     tick = summed(role.kind, samples, prefill)
     fields: dict[str, Any] = {

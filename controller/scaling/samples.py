@@ -64,6 +64,7 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     sampled_at: float
     reading: MemberReading
     flat_samples: int = 0
+    was_ready: bool = False  # it has been Ready; one that still starts is supply to come, not a silent member
 
 
 class MemberSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +130,8 @@ def sample(
         return before, _MISSING  # an engine that answers and says nothing (vLLM with --disable-log-stats)
     if before is None or before.incarnation != member.incarnation:
         state = SampleState.WARMING if before is None else SampleState.RESET
-        return _baseline(member, reading), _gauges_only(state, reading)
+        was_ready = before is not None and before.was_ready
+        return _baseline(member, reading, was_ready=was_ready), _gauges_only(state, reading)
     elapsed = member.sampled_at - before.sampled_at
     if elapsed < SHORTEST_ELAPSED_INTERVALS * interval_seconds:
         return before, _gauges_only(SampleState.FRESH, before.reading)
@@ -150,7 +152,7 @@ def _compared(
         or _count_fell(reading.ttft, old.ttft)
         or _count_fell(reading.itl, old.itl)
     ):
-        return _baseline(member, reading), _gauges_only(SampleState.RESET, reading)
+        return _baseline(member, reading, was_ready=before.was_ready), _gauges_only(SampleState.RESET, reading)
     ttft = _observations(reading.ttft, old.ttft)
     itl = _observations(reading.itl, old.itl)
     if (ttft is None and reading.ttft is not None) or (itl is None and reading.itl is not None):
@@ -160,7 +162,7 @@ def _compared(
     flat = before.flat_samples + 1 if busy and not moved else 0
     trusted = flat < FLAT_SAMPLES_DISTRUSTED
     return (
-        MemberState(member.incarnation, member.sampled_at, reading, flat),
+        MemberState(member.incarnation, member.sampled_at, reading, flat, before.was_ready or member.ready),
         MemberSample(
             state=SampleState.FRESH,
             elapsed_seconds=elapsed,
@@ -180,8 +182,10 @@ def _compared(
     )
 
 
-def _baseline(member: Member, reading: MemberReading) -> MemberState:
-    return MemberState(member.incarnation, member.sampled_at, _with_usable_histograms(reading))
+def _baseline(member: Member, reading: MemberReading, *, was_ready: bool) -> MemberState:
+    return MemberState(
+        member.incarnation, member.sampled_at, _with_usable_histograms(reading), was_ready=was_ready or member.ready
+    )
 
 
 def _gauges_only(state: SampleState, reading: MemberReading) -> MemberSample:

@@ -62,6 +62,7 @@ def token_throughput(algorithm: TokenThroughput, situation: Situation) -> tuple[
     panic = advanced(
         state.panic,
         replicas_for(peak_load),
+        replicas_for((peak.high or 0.0) / per_replica),
         threshold=algorithm.panic_threshold,
         supply=situation.supply.expected,
         current=situation.current,

@@ -94,8 +94,8 @@ def make_pod(number: int, version: int) -> dict[str, Any]:
                 {
                     "name": "engine",
                     "image": "registry.example.org/engine:v0.11.0",
-                    "args": [f"--argument-{index}=value" for index in range(20)],
-                    "env": [{"name": f"VARIABLE_{index}", "value": f"value-{index}"} for index in range(40)],
+                    "args": [f"--argument-number-{index}=value" for index in range(30)],
+                    "env": [{"name": f"VARIABLE_{index}", "value": f"value-{index}"} for index in range(60)],
                     "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "8", "memory": "64Gi"}},
                     "volumeMounts": [{"name": f"volume-{index}", "mountPath": f"/mnt/{index}"} for index in range(6)],
                 }
@@ -121,7 +121,8 @@ def _managed_fields(manager: str) -> dict[str, Any]:
         "fieldsType": "FieldsV1",
         "fieldsV1": {
             "f:metadata": {"f:labels": {f"f:label-{index}": {} for index in range(12)}},
-            "f:spec": {f"f:field-{index}": {"f:name": {}, "f:value": {}} for index in range(30)},
+            "f:spec": {f"f:field-{index}": {"f:name": {}, "f:value": {}} for index in range(40)},
+            "f:status": {f"f:condition-{index}": {".": {}, "f:type": {}} for index in range(10)},
         },
     }
 

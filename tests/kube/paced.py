@@ -81,5 +81,5 @@ def _steps(main: Coroutine[Any, Any, Any], process: Process) -> Generator[Any, A
         thrown = None
         try:
             yield awaited
-        except BaseException as raised:  # noqa: BLE001 - whatever the loop throws belongs to the coroutine
+        except BaseException as raised:
             thrown = raised

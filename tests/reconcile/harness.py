@@ -7,7 +7,9 @@ condition that is looked at whenever an object changes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ from controller.api import (
     scaler_crd,
 )
 from controller.embedded.apiserver import ApiServer
+from controller.embedded.apiserver.faults import FaultPlan
 from controller.foundation import ScaledClock, format_time, wall_now
 from controller.foundation.settings import ClockSettings, ControllerSettings
 from controller.kube import load_connection
@@ -34,7 +37,9 @@ from controller.wiring import Controller
 
 FACTOR = 100.0
 TIMEOUT_SECONDS = 20.0  # of wall time, for a loaded machine; a passing test needs a fraction of a second
-_addresses = itertools.count(1)
+# Loopback addresses of this process' own: several test runs may share a machine.
+_NETWORK = f"127.{64 + os.getpid() % 128}"
+_addresses = itertools.count(os.getpid() * 7 % 50_000)
 
 
 class ScriptedEngine:
@@ -48,7 +53,7 @@ class ScriptedEngine:
         self._prompt = self._generation = 0.0
         self._rates = (0.0, 0.0)
         self._runner: web.AppRunner | None = None
-        self.stall = asyncio.Event()  # set: requests hang until it is cleared by `resume`
+        self.hanging = 0  # requests that wait for `resume`
         self._resumed = asyncio.Event()
         self._resumed.set()
 
@@ -90,7 +95,11 @@ class ScriptedEngine:
         self._generation += seconds * self._rates[1]
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        await self._resumed.wait()
+        self.hanging += 1
+        try:
+            await self._resumed.wait()
+        finally:
+            self.hanging -= 1
         if self.mode == "garbage":
             return web.Response(body=b"\x00\xff<html>vllm:num_requests_running{ 1 nonsense")
         if self.mode == "error":
@@ -138,6 +147,11 @@ class World:
             await engine.stop()
         await self.server.stop()
 
+    @property
+    def faults(self) -> FaultPlan:
+        """What goes wrong on the way to the server."""
+        return self.server.faults
+
     # ---- objects -----------------------------------------------------------------------------------------------------
 
     def target(self, name: str = "chat", replicas: int = 1, **status: Any) -> dict[str, Any]:
@@ -184,7 +198,7 @@ class World:
     async def replica(self, ordinal: int, target: str = "chat") -> ScriptedEngine:
         """A Ready replica with an engine of its own."""
         number = next(_addresses)
-        engine = ScriptedEngine(self.clock, f"127.77.{number // 250}.{number % 250 + 1}")
+        engine = ScriptedEngine(self.clock, f"{_NETWORK}.{number // 250 % 250}.{number % 250 + 1}")
         await engine.start()
         self.engines.append(engine)
         owner = self.server.get(MODEL_DEPLOYMENTS, target, "team")
@@ -276,14 +290,19 @@ class World:
     # ---- time --------------------------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds; it is looked at whenever an object changes."""
+        """Wait until the condition holds; it is looked at whenever an object changes, and now and then."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not condition():
                     self._changed.clear()
-                    await self._changed.wait()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), 0.05)
         except TimeoutError:
             raise AssertionError(f"never came true: {what}; status {self.status()}") from None
+
+    async def quiet(self, seconds: float) -> None:
+        """Let this much model time pass, for what must not happen in it."""
+        await self.clock.sleep(seconds)
 
     async def ticks(self, number: int, name: str = "chat") -> None:
         """Wait for this many decisions of a scaler from now on, as its records tell."""
@@ -302,7 +321,9 @@ class World:
 
     # ---- controllers -------------------------------------------------------------------------------------------------
 
-    async def controller(self, identity: str = "first", namespaces: tuple[str, ...] = ("team",)) -> Controller:
+    async def controller(
+        self, identity: str = "first", namespaces: tuple[str, ...] = ("team",), *, scrape_timeout_seconds: float = 0.1
+    ) -> Controller:
         """Start a controller of its own, without leader election."""
         settings = ControllerSettings(
             identity=identity,
@@ -313,10 +334,11 @@ class World:
             health_address=None,
             clock=ClockSettings(self.epoch, FACTOR),
             record_directory=self.directory / "records",
-            scrape_timeout_seconds=0.1,
+            scrape_timeout_seconds=scrape_timeout_seconds,
             grace_seconds=5.0,
         )
-        controller = Controller(settings, await load_connection(settings.kubeconfig), None, "test")
+        # The identity stands in the user agent, so that a fault can be meant for one of several controllers.
+        controller = Controller(settings, await load_connection(settings.kubeconfig), None, identity)
         task = asyncio.create_task(controller.run(handle_signals=False))
         self._controllers.append((controller, task))
         return controller

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
-from tests.reconcile.harness import World, world
-
-
-@pytest.fixture
-async def team(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path) as made:
-        yield made
+from tests.reconcile.harness import World
 
 
 async def test_an_active_scaler_grows_its_target_to_the_load_and_shrinks_it_again(team: World):

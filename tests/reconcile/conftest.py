@@ -1,0 +1,17 @@
+"""What the tests of the whole loop share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.reconcile.harness import World, world
+
+
+@pytest.fixture
+async def team(tmp_path: Path) -> AsyncIterator[World]:
+    """A world with one namespace, taken down after the test."""
+    async with world(tmp_path) as made:
+        yield made
