@@ -131,11 +131,11 @@ def _entries(outcome: DemoOutcome) -> list[DecisionEntry]:
             role=role,
             from_replicas=before,
             to_replicas=after,
-            limited_by=str(record.decision.role(role).limited_by or ""),
-            reason=record.decision.role(role).algorithm_reason,
+            limited_by=str(record.decided.role(role).limited_by or ""),
+            reason=record.decided.role(role).algorithm_reason,
         )
         for record in outcome.records
-        for role, (before, after) in record.decision.changes.items()
+        for role, (before, after) in record.decided.changes.items()
     ]
 
 

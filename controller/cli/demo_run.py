@@ -56,7 +56,7 @@ class DemoOutcome:
     def as_json(self) -> dict[str, Any]:
         """The figures for machines."""
         results = self.results
-        rescales = sum(bool(record.decision.changes) for record in self.records)
+        rescales = sum(bool(record.decided.changes) for record in self.records)
         return {
             "requests": results.requests,
             "completed": results.completed,

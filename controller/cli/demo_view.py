@@ -61,7 +61,7 @@ class _RecordTail:
                     break
                 self._offset += len(line)
                 self.last = decode_record(line)
-                if self.last.decision.changes:
+                if self.last.decided.changes:
                     self.changes.append(self.last)
 
 
@@ -90,7 +90,7 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
     figures = Table.grid(padding=(0, 3))
     for _ in range(4):
         figures.add_column()
-    role = tail.last.decision.roles[0] if tail.last is not None else None
+    role = tail.last.decided.roles[0] if tail.last is not None else None
     raw = "–" if role is None or role.raw is None else str(role.raw)
     figures.add_row("load", f"{now.demand_tokens_per_second:,.0f} tok/s", "TTFT p50 / p95", _latencies(now))
     figures.add_row("served", f"{now.served_tokens_per_second:,.0f} tok/s", "running / waiting", _queue(now))
@@ -105,8 +105,8 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
     )
     decisions = Table.grid(padding=(0, 2))
     for record in tail.changes:
-        for name, (before, after) in record.decision.changes.items():
-            changed = record.decision.role(name)
+        for name, (before, after) in record.decided.changes.items():
+            changed = record.decided.role(name)
             decisions.add_row(f"{before} → {after}", changed.algorithm_reason)
     done = max(0.0, min(now.t_seconds, plan.trace_seconds))
     return Group(

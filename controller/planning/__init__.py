@@ -5,7 +5,7 @@ from controller.planning.continuity import Continuity, EarlyShrink, compare_with
 from controller.planning.inputs import capacities, decision_spec
 from controller.planning.memory import remembered, restored
 from controller.planning.priors import PriorSources, prior_of, resolve_priors
-from controller.planning.record import FORMAT, Record, replay, replay_chain
+from controller.planning.record import FORMAT, Record, decision_json, replay
 from controller.planning.record import decode as decode_record
 from controller.planning.record import encode as encode_record
 from controller.planning.record import read as read_records
@@ -18,6 +18,7 @@ __all__ = [
     "Record",
     "capacities",
     "compare_with_unbroken",
+    "decision_json",
     "decision_spec",
     "decode_record",
     "encode_record",
@@ -25,7 +26,6 @@ __all__ = [
     "read_records",
     "remembered",
     "replay",
-    "replay_chain",
     "resolve_priors",
     "restored",
 ]

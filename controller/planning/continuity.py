@@ -45,7 +45,7 @@ def compare_with_unbroken(records: Sequence[Record]) -> Continuity:
     shrinks = 0
     lowest: dict[str, int] = {}  # what the chain asked for at least, since the role last grew in the record
     for record, unbroken in zip(records, _unbroken(records), strict=True):
-        for role in record.decision.roles:
+        for role in record.decided.roles:
             wanted = unbroken.role(role.name).desired
             lowest[role.name] = wanted if role.desired > role.current else min(wanted, lowest.get(role.name, wanted))
             if role.desired < role.current:
@@ -72,7 +72,7 @@ def _unbroken(records: Sequence[Record]) -> list[Decision]:
 
 def _with_own_counts(before: Record, record: Record, unbroken: Decision) -> Observation:
     """The observation, with the counts that the unbroken run would have declared by itself."""
-    recorded = {role.name: (role.current, role.desired) for role in before.decision.roles}
+    recorded = {role.name: (role.current, role.desired) for role in before.decided.roles}
     own = {role.name: role.desired for role in unbroken.roles}
     roles = []
     for role in record.observation.roles:

@@ -78,7 +78,7 @@ def test_a_record_survives_its_line_and_replays_to_its_decision():
     run.tick(50, 3)
     run.tick(450, 6)
     run.tick(10, 30)
-    assert {record.decision.role("server").desired for record in run.records} > {1}
+    assert {record.decided.role("server").desired for record in run.records} > {1}
     for record in run.records:
         back = decode_record(encode_record(record))
         assert back == record
@@ -129,7 +129,7 @@ def test_the_comparison_finds_a_shrink_that_came_early():
     run.tick(10, 30)
     cheated = []
     for record in run.records:
-        role = record.decision.role("server")
+        role = record.decided.role("server")
         if role.desired == role.current == 5 and record.now > START + 110:
             early = msgspec.structs.replace(role, desired=1)
             record = msgspec.structs.replace(record, decision=scaling.Decision(now=record.now, roles=(early,)))
