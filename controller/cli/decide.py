@@ -1,4 +1,4 @@
-"""`mdscaler decide FILE`: what this version decides from recorded arguments, and whether it is what was decided then."""
+"""`mdscaler decide FILE`: what this version decides from recorded arguments, and whether it is what was decided."""
 
 from __future__ import annotations
 

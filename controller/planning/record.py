@@ -1,13 +1,13 @@
 """The record of a decision: its five arguments and its result, one JSON object a line.
 
-A record replays: `decide(spec, capacity, state, observation, now)` of a record gives its decision again, on any machine.
-A decision that does not is a bug, and `replay` finds it.
+A record replays: `decide(spec, capacity, state, observation, now)` of a record gives its decision again, on any
+machine. A decision that does not is a bug, and `replay` finds it.
 
 The file format (`controller --record DIR`, `mdscaler decide FILE`): `format` is `mdscaler.decision/v1`; `scaler` is
 `namespace/name`; `process` tells process starts apart; the other members are the types of `controller.scaling` in JSON.
-`state` may be left out (nothing remembered), and `decision` too: then there is nothing to compare with. A file that holds
-one JSON document instead of lines is one record. Unknown members are ignored, so that an older reader can read a newer
-file.
+`state` may be left out (nothing remembered), and `decision` too: then there is nothing to compare with. A file that
+holds one JSON document instead of lines is one record. Unknown members are ignored, so that an older reader can read
+a newer file.
 """
 
 from __future__ import annotations

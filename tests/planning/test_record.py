@@ -93,7 +93,7 @@ def test_a_file_is_read_line_by_line_and_an_unfinished_last_line_is_left_out():
 
 
 BAD = [
-    ("no JSON", b"nonsense\n", "f:1: not a decision record"),
+    ("no JSON", b"nonsense\n", "f: not a decision record"),
     ("another format", b'{"format":"other/v9"}\n', "f:1:"),
     ("an empty object lacks everything", b"{}\n", "missing required field"),
 ]
