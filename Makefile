@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format api priors clean
+.PHONY: help setup demo test test-cluster lint format api priors clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,8 +24,11 @@ $(INSTALLED): pyproject.toml
 demo: $(INSTALLED) ## one hour of real traffic in under three minutes, with the real controller
 	$(BIN)/mdscaler demo
 
-test: $(INSTALLED) ## all tests
-	$(BIN)/python -m pytest
+test: $(INSTALLED) ## all tests that need nothing but Python
+	$(BIN)/python -m pytest --ignore=tests/cluster
+
+test-cluster: $(INSTALLED) ## the same questions to the embedded API server and to a real control plane (needs Go)
+	$(BIN)/python -m pytest tests/cluster
 
 lint: $(INSTALLED) ## style, types, import rules
 	$(BIN)/ruff check .

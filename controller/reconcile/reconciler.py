@@ -12,7 +12,7 @@ Cancellation: safe at every await; the next reconcile starts from what the API s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -36,7 +36,17 @@ from controller.api import (
     validate_against_target,
 )
 from controller.foundation import Clock
-from controller.kube import Conflict, ConsistencyStore, Done, NotFound, NotLeader, ReconcileOutcome, RequeueAfter
+from controller.kube import (
+    ApiError,
+    Conflict,
+    ConsistencyStore,
+    Done,
+    NotFound,
+    NotLeader,
+    Outcome,
+    ReconcileOutcome,
+    RequeueAfter,
+)
 from controller.operations import ScalerMetrics
 from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored
 from controller.reconcile.baseline import Baseline, baseline_of
@@ -70,11 +80,12 @@ _CONFLICT_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """What a reconcile reads; each gives the object in the cache, or None."""
+    """What a reconcile reads; each gives what is in the cache."""
 
     scaler: Callable[[str], MdsView | None]
     target: Callable[[str], ModelDeployment | None]
     priors: Callable[[ScalerSpec, ModelDeployment], PriorSources]
+    held: Callable[[str], Sequence[ModelDeployment]]  # by the scaler's UID
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +156,8 @@ class Reconciler:
         status, _ = scaler.parse_status()
         spec, findings = scaler.parse_spec()
         if scaler.deleting:
-            await self._binder.finish(key, scaler, None if spec is None else spec.target_ref.name, memory)
+            held = {target.metadata.name for target in self._caches.held(scaler.metadata.uid)}
+            await self._binder.finish(key, scaler, sorted(held if spec is None else held | {spec.target_ref.name}))
             return Done()
         if spec is None:
             return await self._stop(
@@ -153,7 +165,10 @@ class Reconciler:
             )
         target = self._target_of(scaler, spec)
         if spec.suspend or spec.mode is Mode.SHADOW:
-            await self._give_back(key, scaler, target, memory)
+            memory.own_term, memory.acquired_time = None, None
+            await self._give_back(key, scaler, keep="")
+        else:
+            await self._give_back(key, scaler, keep=spec.target_ref.name)
         if spec.suspend:
             bound = BoundState(None, BoundReason.SUSPENDED, "suspended: nothing is planned, nothing is written")
             return await self._stop(
@@ -282,7 +297,14 @@ class Reconciler:
             return
         counts = {role.name: wanted.get(role.name, role.current) for role in decision.roles}
         namespace, _, name = key.partition("/")
-        result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
+        try:
+            result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
+        except ApiError as failure:
+            if failure.outcome is Outcome.UNKNOWN:
+                # It may still be on its way, and the counts it tests may come round again: under a term of ours it
+                # would then be carried out. So the next count is written under a higher one.
+                memory.own_term = None
+            raise
         self._metrics.commits.labels(namespace, name, str(result)).inc()
         if result is CommitOutcome.COMMITTED:
             self._reporter.committed(key, scaler, decision, wanted)
@@ -366,9 +388,11 @@ class Reconciler:
         memory.next_tick = 0.0
         return RequeueAfter(_CONFLICT_SECONDS) if outcome is StatusOutcome.OUTDATED else Done()
 
-    async def _give_back(self, key: str, scaler: MdsView, target: ModelDeployment | None, memory: ScalerMemory) -> None:
-        if target is not None and await self._binder.release(key, scaler, target, memory):
-            self._log.info("released the target", scaler=key, target=target.metadata.key)
+    async def _give_back(self, key: str, scaler: MdsView, *, keep: str) -> None:
+        """Release what the scaler holds and does not want, whatever its spec said when it took it."""
+        for target in self._caches.held(scaler.metadata.uid):
+            if target.metadata.name != keep and await self._binder.release(key, scaler, target):
+                self._log.info("released the target", scaler=key, target=target.metadata.key)
 
     def _target_of(self, scaler: MdsView, spec: ScalerSpec) -> ModelDeployment | None:
         return self._caches.target(f"{scaler.metadata.namespace}/{spec.target_ref.name}")

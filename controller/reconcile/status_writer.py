@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MdsView, ScalerStatus
 from controller.kube import Conflict, ConsistencyStore, KubeClient, NotFound, merge_patch
+from controller.reconcile.binding import believed
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.report import status_patch
 
@@ -77,5 +78,5 @@ def overtaken(scaler: MdsView, memory: ScalerMemory) -> bool:
         stored is not None
         and memory.own_term is not None
         and stored.target_uid == memory.target_uid
-        and stored.term > memory.own_term
+        and believed(stored.term) > memory.own_term
     )

@@ -38,11 +38,13 @@ def explained(situation: Situation, recommended: Recommended, planned: RolePlan,
 def _observed(situation: Situation, stable_seconds: float) -> Observed:
     flows, now = situation.state.flows, situation.now
     ttft, itl = situation.latencies.ttft, situation.latencies.itl
-    recent = [flow for flow in flows if flow.end > now - stable_seconds and flow.served is not None]
-    seconds = sum(flow.seconds for flow in recent)
-    served = sum((flow.served or 0.0) * flow.seconds for flow in recent)
-    prompt = sum((flow.prompt or 0.0) * flow.seconds for flow in recent)
-    generation = sum((flow.generation or 0.0) * flow.seconds for flow in recent)
+    seconds = served = prompt = generation = 0.0
+    for flow in flows:
+        if flow.served is not None and flow.end > now - stable_seconds:
+            seconds += flow.seconds
+            served += flow.served * flow.seconds
+            prompt += (flow.prompt or 0.0) * flow.seconds
+            generation += (flow.generation or 0.0) * flow.seconds
     return Observed(
         demand_tokens_per_second=mean(flows, now, stable_seconds).low,
         served_tokens_per_second=served / seconds if seconds else None,

@@ -18,7 +18,7 @@ import msgspec
 LARGEST_HISTORY = 20
 
 
-class Recommendation(msgspec.Struct, frozen=True, array_like=True, order=True):
+class Recommendation(msgspec.Struct, gc=False, frozen=True, array_like=True, order=True):
     """`replicas` were recommended at `time`."""
 
     time: float

@@ -35,7 +35,7 @@ LARGEST_EVENTS = 24
 LARGEST_PERSISTED_FLOWS = 24
 
 
-class LatencyTick(msgspec.Struct, frozen=True, array_like=True):
+class LatencyTick(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """The latencies observed in the tick that ended at `end`."""
 
     end: float
@@ -43,7 +43,7 @@ class LatencyTick(msgspec.Struct, frozen=True, array_like=True):
     itl: Buckets | None
 
 
-class ScaleEvent(msgspec.Struct, frozen=True, array_like=True):
+class ScaleEvent(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """The declared count changed by `delta` at `time`, whoever did it."""
 
     time: float

@@ -15,3 +15,10 @@ async def team(tmp_path: Path) -> AsyncIterator[World]:
     """A world with one namespace, taken down after the test."""
     async with world(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+async def lax(tmp_path: Path) -> AsyncIterator[World]:
+    """The same, with a server that checks nothing."""
+    async with world(tmp_path, schemas=False) as made:
+        yield made

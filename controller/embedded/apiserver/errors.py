@@ -7,9 +7,12 @@ The factories below reproduce the wording and the shape of the real server where
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import orjson
 
 Object = dict[str, Any]  # one JSON object, as orjson reads it
 
@@ -39,6 +42,12 @@ class Cause:
         return {"reason": self.reason, "message": self.message, "field": self.field}
 
 
+def shown(value: Any) -> str:
+    """A value as messages show it: JSON, and a whole float like an integer, as Go prints it."""
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if whole else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
 class ApiError(Exception):
     """A request that failed, with the Status to send. `headers` holds Retry-After and the like."""
 
@@ -52,6 +61,7 @@ class ApiError(Exception):
         self.details = details
         self.headers: dict[str, str] = headers or {}
         self.metadata: Object = {}
+        self.warnings: list[str] = []  # sent as headers, as with a success
 
     def status(self) -> Object:
         """The `metav1.Status` object."""
@@ -68,6 +78,16 @@ class ApiError(Exception):
             status["details"] = self.details
         status["code"] = self.code
         return status
+
+
+@contextmanager
+def warned(warnings: list[str]) -> Iterator[None]:
+    """Gives the warnings that a request has earned so far to the failure that ends it."""
+    try:
+        yield
+    except ApiError as error:
+        error.warnings[:0] = warnings
+        raise
 
 
 def _details(subject: GroupResource, name: str, **more: Any) -> Object:

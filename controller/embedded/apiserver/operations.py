@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from controller.embedded.apiserver import errors
@@ -58,6 +59,15 @@ _SERVER_SET = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", 
 Build = Callable[[Object], Any]  # a private copy of the present object → the body of the update
 
 
+class _Update(Enum):
+    """Where the new body of an update comes from; the real server treats them a little differently."""
+
+    REPLACED = "PUT"
+    PATCHED = "a JSON, merge or strategic patch"
+    APPLIED = "server-side apply"
+    FIXTURE = "the process itself: whole, and without asking for a resourceVersion"
+
+
 @dataclass(slots=True)
 class Operations:
     """The writing verbs. One instance per server; no method keeps a reference to the bodies it is given."""
@@ -78,15 +88,18 @@ class Operations:
     async def create(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
         """POST. Raises ApiError."""
         draft = self._draft_create(target, body, options)
-        await self._admit(draft)
-        return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
+        with errors.warned(draft.warnings):
+            await self._admit(draft)
+            return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
 
     def create_now(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
         """Create whole, status included, without asking admission, for fixtures; never awaits."""
         draft = self._draft_create(target, body, options, whole=True)
         return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
 
-    def _draft_create(self, target: Target, body: Any, options: WriteOptions, *, whole: bool = False) -> Draft:
+    def _draft_create(
+        self, target: Target, body: Any, options: WriteOptions, *, whole: bool = False, applied: bool = False
+    ) -> Draft:
         self._find_namespace(target)
         served = target.served
         draft = Draft(target, options, read_as(served, copied(body)))
@@ -100,7 +113,7 @@ class Operations:
             metadata["name"] = self._free_name(target, metadata["generateName"])
         if not whole:
             drop_status_on_create(served, draft.object)
-        draft.report_unknown(complete(served, draft.object), patched=False)
+        draft.report_unknown(complete(served, draft.object, applied=applied), patched=False)
         return draft
 
     def _find_namespace(self, target: Target) -> None:
@@ -165,24 +178,25 @@ class Operations:
             if isinstance(fresh, dict) and isinstance(fresh.get("metadata"), dict):
                 fresh["metadata"].pop("resourceVersion", None)
             return await self.create(target, fresh, options)
-        return await self._write(target, lambda _: copied(body), options, patched=False)
+        return await self._write(target, lambda _: copied(body), options, kind=_Update.REPLACED)
 
     async def patch(self, target: Target, build: Build, options: WriteOptions) -> Outcome:
         """PATCH with JSON, merge or strategic content: `build` makes the new body from a copy of the present object."""
-        return await self._write(target, build, options, patched=True)
+        return await self._write(target, build, options, kind=_Update.PATCHED)
 
-    async def _write(self, target: Target, build: Build, options: WriteOptions, *, patched: bool) -> Outcome:
+    async def _write(self, target: Target, build: Build, options: WriteOptions, *, kind: _Update) -> Outcome:
         collection = self.store.of(target.served)
         for _ in range(_PATCH_ATTEMPTS):
             stored = collection.get(target.key)
             if stored is None:
                 raise target.not_found()
             body = build(view_copy(target.served, stored))
-            draft = self._draft_update(target, stored, body, options, patched=patched)
-            await self._admit(draft)
-            if collection.get(target.key) is stored:
-                manager = Manager(UPDATE, options.manager, target.served.api_version, target.subresource)
-                return self._finish_update(draft, stored, manager, None)
+            draft = self._draft_update(target, stored, body, options, kind=kind)
+            with errors.warned(draft.warnings):
+                await self._admit(draft)
+                if collection.get(target.key) is stored:
+                    manager = Manager(UPDATE, options.manager, target.served.api_version, target.subresource)
+                    return self._finish_update(draft, stored, manager, None)
         raise errors.modified(target.resource, target.name)
 
     def replace_now(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
@@ -190,7 +204,7 @@ class Operations:
         stored = self.store.of(target.served).get(target.key)
         if stored is None:
             raise target.not_found()
-        draft = self._draft_update(target, stored, copied(body), options, patched=True, whole=True)
+        draft = self._draft_update(target, stored, copied(body), options, kind=_Update.FIXTURE)
         manager = Manager(UPDATE, options.manager, target.served.api_version)
         return self._finish_update(draft, stored, manager, None)
 
@@ -203,7 +217,8 @@ class Operations:
         given = configuration if isinstance(configuration, dict) else {}
         if (given.get("apiVersion"), given.get("kind")) != (served.api_version, served.type.kind):
             raise errors.bad_request(f"invalid object type: {given.get('apiVersion')}, Kind={given.get('kind')}")
-        stated = only_half(served, read_as(served, copied(configuration)), target.subresource)
+        whole = read_as(served, copied(configuration))
+        stated = only_half(served, whole, target.subresource)
         subject = _typed_name(stated)
         if served.schema is not None and (problem := untyped(stated, served.schema)):
             raise errors.internal(f"failed to create typed patch object {subject}: {problem}")
@@ -222,22 +237,24 @@ class Operations:
             live["metadata"].pop("managedFields", None)
             author = Author(manager, root_shape(served.schema), format_time(self.now(served)))
             try:
-                applied = apply_configuration(live, stated, managers, author, force=options.force)
+                applied = apply_configuration(live, stated, whole, managers, author, force=options.force)
             except MalformedList as error:
                 raise errors.internal(f"failed to create typed patch object {subject}: {error}") from None
             body = copied(applied.object)
             if stored is None:
                 target.need_name({} if nameless else body["metadata"])
                 body["metadata"].pop("resourceVersion", None)
-                draft = self._draft_create(target, body, options)
-                await self._admit(draft)
-                if collection.get(target.key) is None:
-                    return self._finish_create(draft, applied.managers, manager)
+                draft = self._draft_create(target, body, options, applied=True)
+                with errors.warned(draft.warnings):
+                    await self._admit(draft)
+                    if collection.get(target.key) is None:
+                        return self._finish_create(draft, applied.managers, manager)
             else:
-                draft = self._draft_update(target, stored, body, options, patched=True)
-                await self._admit(draft)
-                if collection.get(target.key) is stored:
-                    return self._finish_update(draft, stored, manager, applied.managers)
+                draft = self._draft_update(target, stored, body, options, kind=_Update.APPLIED)
+                with errors.warned(draft.warnings):
+                    await self._admit(draft)
+                    if collection.get(target.key) is stored:
+                        return self._finish_update(draft, stored, manager, applied.managers)
         raise errors.modified(target.resource, target.name)
 
     async def _admit(self, draft: Draft) -> None:
@@ -267,30 +284,32 @@ class Operations:
         complete(target.served, draft.object)
 
     def _draft_update(
-        self, target: Target, stored: Stored, body: Any, options: WriteOptions, *, patched: bool, whole: bool = False
+        self, target: Target, stored: Stored, body: Any, options: WriteOptions, *, kind: _Update
     ) -> Draft:
         served = target.served
         try:
             obj = read_as(served, body)
         except errors.ApiError as error:
-            if patched and error.code == 400:
+            if kind is _Update.PATCHED and error.code == 400:
                 raise errors.unreadable_patch(error.message) from None
             raise
         metadata = obj["metadata"]
         target.need_name(metadata)
         target.place(metadata)
         wanted = metadata.get("resourceVersion", "")
-        if not wanted and not whole and not served.type.traits.unconditional_update:
+        if not wanted and kind is not _Update.FIXTURE and not served.type.traits.unconditional_update:
             raise errors.no_resource_version(target.resource, target.name)
         if wanted and parse_resource_version(wanted) != stored.resource_version:
             raise errors.modified(target.resource, target.name)
-        if metadata.get("uid") and metadata["uid"] != stored.uid and not patched:  # a patch finds it immutable
+        # Only PUT takes the uid for a precondition; to a patch it is an immutable field.
+        if kind is _Update.REPLACED and metadata.get("uid") and metadata["uid"] != stored.uid:
             text = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {stored.uid}"
             raise errors.conflict(target.resource, target.name, text)
-        if not whole:
+        if kind is not _Update.FIXTURE:
             obj = isolate(served, obj, view_copy(served, stored), target.subresource)
         draft = Draft(target, options, obj, stored)
-        draft.report_unknown(complete(served, obj), patched=patched)
+        unknown = complete(served, obj, applied=kind is _Update.APPLIED)
+        draft.report_unknown(unknown, patched=kind is not _Update.REPLACED)
         return draft
 
     def _finish_update(self, draft: Draft, stored: Stored, manager: Manager, managers: Managers | None) -> Outcome:
@@ -299,7 +318,7 @@ class Operations:
         current = served.view(stored.object)
         metadata = obj["metadata"]
         untracked = strips_managers(obj)
-        check(served, obj, current, draft.warnings)
+        check(served, obj, current, draft.warnings, target.subresource)
         retain_system_metadata(metadata, current["metadata"])
         metadata["resourceVersion"] = str(stored.resource_version)
         if moves_generation(served, obj, current):

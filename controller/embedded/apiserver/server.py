@@ -42,7 +42,7 @@ from controller.embedded.apiserver.faults import (
 from controller.embedded.apiserver.garbage import Garbage
 from controller.embedded.apiserver.handlers import ResourceHandler, Settings
 from controller.embedded.apiserver.kubeconfig import kubeconfig, write_kubeconfig
-from controller.embedded.apiserver.negotiation import render_error
+from controller.embedded.apiserver.negotiation import render_error, warning_header
 from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.rbac import Rbac, User, bootstrap_objects
 from controller.embedded.apiserver.requests import RequestInfo, WriteOptions, parse_request
@@ -327,9 +327,12 @@ class ApiServer:
 
 
 def _failed(error: ApiError) -> web.Response:
-    return web.Response(
+    response = web.Response(
         body=render_error(error), status=error.code, content_type="application/json", headers=error.headers
     )
+    for text in error.warnings:
+        response.headers.add("Warning", warning_header(text))
+    return response
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:

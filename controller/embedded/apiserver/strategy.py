@@ -112,8 +112,10 @@ def _wrong_type(served: ServedVersion, field: str) -> errors.ApiError:
     )
 
 
-def complete(served: ServedVersion, obj: Object) -> list[str]:
-    """Prune and default in place; returns the paths of unknown fields. Raises ApiError 400 for unreadable times."""
+def complete(served: ServedVersion, obj: Object, *, applied: bool = False) -> list[str]:
+    """Prune and default in place; returns the paths of unknown fields. Raises ApiError 400 for unreadable times.
+
+    What was `applied` has been read as a typed object already: it is defaulted, but keeps its nulls."""
     unknown = []
     metadata = metadata_of(obj)
     for name in [name for name in metadata if name not in _METADATA_MEMBERS]:
@@ -125,7 +127,7 @@ def complete(served: ServedVersion, obj: Object) -> list[str]:
             del metadata[name]  # as typed metadata leaves out what is empty
     if served.schema is not None:
         unknown += prune(obj, served.schema)
-        set_defaults(obj, served.schema)
+        set_defaults(obj, served.schema, keep_nulls=applied)
     elif not served.type.custom:
         normalise(served.type.plural, served.type.group, obj)
         if served.type.plural == CRD_PLURAL:
@@ -158,20 +160,26 @@ def isolate(served: ServedVersion, obj: Object, current: Object, subresource: st
 
 
 def only_half(served: ServedVersion, configuration: Object, subresource: str) -> Object:
-    """What an apply may own: the status through /status, everything else through the main part."""
+    """What an apply may own: the status through /status, everything else through the main part. A shallow copy."""
     if subresource == "status":
         metadata = {name: v for name, v in configuration["metadata"].items() if name in _IDENTITY}
         half = {name: v for name, v in configuration.items() if name in ("apiVersion", "kind", "status")}
         return {**half, "metadata": metadata}
-    if served.status:
-        configuration.pop("status", None)
-    return configuration
+    return {name: v for name, v in configuration.items() if name != "status" or not served.status}
 
 
 def drop_status_on_create(served: ServedVersion, obj: Object) -> None:
     """A status given on create is ignored where status is a subresource (a Node keeps it)."""
     if served.status and not served.type.traits.status_on_create:
         obj.pop("status", None)
+
+
+def _below(subresource: str, cause: Cause) -> Cause:
+    """A finding about a subresource, whose validator speaks of paths below it."""
+    if not subresource or not cause.field.startswith(subresource):
+        return cause
+    path = cause.field.removeprefix(subresource).removeprefix(".")
+    return Cause(cause.field, cause.reason, cause.message.replace(f"{cause.field} in body", f"{path} in body"))
 
 
 def moves_generation(served: ServedVersion, obj: Object, current: Object) -> bool:
@@ -183,7 +191,9 @@ def moves_generation(served: ServedVersion, obj: Object, current: Object) -> boo
     return any(obj.get(name) != current.get(name) for name in names)
 
 
-def check(served: ServedVersion, obj: Object, current: Object | None, warnings: list[str]) -> None:
+def check(
+    served: ServedVersion, obj: Object, current: Object | None, warnings: list[str], subresource: str = ""
+) -> None:
     """Every rule at once. Raises ApiError 422 with all causes."""
     causes: list[Cause] = []
     metadata = obj["metadata"]
@@ -199,7 +209,7 @@ def check(served: ServedVersion, obj: Object, current: Object | None, warnings: 
         warnings += finalizer_warnings(metadata, current["metadata"] if current else {})
     if served.schema is not None:
         findings = validate(obj, current, served.schema, causes)
-        causes = findings.causes
+        causes = [_below(subresource, cause) for cause in findings.causes]
         warnings += findings.warnings
     elif served.type.plural == CRD_PLURAL:
         causes += crd_causes(obj)

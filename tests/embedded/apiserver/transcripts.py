@@ -70,7 +70,7 @@ class Player:
             step.method, self._url + filled(step.path), params=filled(step.query), data=data, headers=headers
         ) as response:
             if step.events and response.status == 200:
-                lines = []
+                lines: list[Any] = []
                 while len(lines) < step.events:
                     line = await response.content.readline()
                     if not line:

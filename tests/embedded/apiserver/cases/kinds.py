@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.embedded.apiserver.cases.steps import (
     CAUSE,
     EVENTS,
@@ -16,7 +18,7 @@ from tests.embedded.apiserver.cases.steps import (
     post,
 )
 
-POD_WITH_PARTS = {
+POD_WITH_PARTS: dict[str, Any] = {
     "containers": [
         {
             "name": "c",
