@@ -112,15 +112,15 @@ class ControlPlane:
         self.start()
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.stop(keep=kind is not None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop(keep=_is_failure(kind))
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.start)
         return self
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        await asyncio.to_thread(self.stop, keep=kind is not None)
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await asyncio.to_thread(self.stop, keep=_is_failure(kind))
 
     # ---- use ---------------------------------------------------------------------------------------------------------
 
@@ -294,6 +294,11 @@ class ControlPlane:
         for process in reversed(self._processes):
             process.stop()
         self._processes.clear()
+
+
+def _is_failure(kind: type[BaseException] | None) -> bool:
+    """An interruption is how a control plane of a person ends; nobody needs its logs."""
+    return kind is not None and issubclass(kind, Exception)
 
 
 def _free_ports(count: int) -> list[int]:

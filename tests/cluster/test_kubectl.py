@@ -223,6 +223,24 @@ async def test_events_are_shown_for_an_object(kubectl: Kubectl, api: Api):
     assert "something is strange" in await kubectl("get", "events")
 
 
+async def test_events_are_found_by_the_preferred_version_of_their_object(kubectl: Kubectl, api: Api):
+    """Why our events name v1 although we ask at v1alpha1."""
+    await kubectl("create", "-f", "-", stdin=scaler())
+    for number, version in enumerate(("v1", "v1alpha1")):
+        about = {"apiVersion": f"worker.gpustack.ai/{version}", "kind": "ModelDeploymentScaler", "name": "chat"}
+        event = {
+            "metadata": {"name": f"chat.{number}"},
+            "involvedObject": {**about, "namespace": api.namespace},
+            "reason": "Rescaled",
+            "message": f"told as {version}",
+            "type": "Normal",
+        }
+        (await api("POST", f"/api/v1/namespaces/{api.namespace}/events", event)).ok()
+    out = await kubectl("events", "--for", "mds/chat")
+    assert "told as v1\n" in out
+    assert "told as v1alpha1" not in out
+
+
 async def test_discovery_and_versions(kubectl: Kubectl):
     out = await kubectl("api-resources", "--api-group=worker.gpustack.ai", "--no-headers")
     assert ["modeldeploymentscalers", "mds", "worker.gpustack.ai/v1", "true", "ModelDeploymentScaler"] in _table(out)
