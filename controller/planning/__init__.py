@@ -4,6 +4,7 @@ I/O."""
 from controller.planning.continuity import Continuity, EarlyShrink, compare_with_unbroken
 from controller.planning.inputs import capacities, decision_spec
 from controller.planning.memory import remembered, restored
+from controller.planning.mix import RoleMix, with_mixes
 from controller.planning.priors import PriorSources, prior_of, resolve_priors
 from controller.planning.record import FORMAT, Record, decision_json, replay
 from controller.planning.record import decode as decode_record
@@ -16,6 +17,7 @@ __all__ = [
     "EarlyShrink",
     "PriorSources",
     "Record",
+    "RoleMix",
     "capacities",
     "compare_with_unbroken",
     "decision_json",
@@ -28,4 +30,5 @@ __all__ = [
     "replay",
     "resolve_priors",
     "restored",
+    "with_mixes",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from controller.planning import RoleMix
 from controller.reconcile.observe import Sighting
 from controller.scaling import State
 
@@ -20,6 +21,7 @@ class ScalerMemory:
     state: State | None = None
     target_uid: str = ""
     sightings: dict[str, Sighting] = field(default_factory=dict)
+    mixes: dict[str, RoleMix] = field(default_factory=dict)  # observed length mixes by role
     startups: dict[str, float] = field(default_factory=dict)  # Pod UID → seconds, not yet given to a decision
     next_tick: float = 0.0  # model time
     tick_generation: int = 0  # the spec's generation that the last tick was made for
@@ -41,7 +43,7 @@ class ScalerMemory:
         if uid == self.target_uid:
             return
         self.target_uid = uid
-        self.sightings, self.startups = {}, {}
+        self.sightings, self.startups, self.mixes = {}, {}, {}
         self.own_term, self.acquired_time, self.deposed = None, None, False
 
 

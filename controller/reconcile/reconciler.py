@@ -48,7 +48,7 @@ from controller.kube import (
     RequeueAfter,
 )
 from controller.operations import ScalerMetrics
-from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored
+from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored, with_mixes
 from controller.reconcile.baseline import Baseline, baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer
@@ -236,7 +236,9 @@ class Reconciler:
 
     def _decide(self, key: str, spec: ScalerSpec, status: ScalerStatus, sampled: Sampled, memory: ScalerMemory) -> Tick:
         """Decide, remember, record."""
-        priors = resolve_priors(spec, sampled.target, self._caches.priors(spec, sampled.target), status)
+        memory.mixes = with_mixes(memory.mixes, sampled.observation)
+        sources = self._caches.priors(spec, sampled.target)
+        priors = resolve_priors(spec, sampled.target, sources, status, memory.mixes)
         planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target, priors)
         before = memory.state if memory.state is not None else restored((), sampled.observation.now)
         now = sampled.observation.now
