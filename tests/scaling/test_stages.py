@@ -75,6 +75,7 @@ class Given:
     pool: str | None = None
     cost: float = 1.0
     bounded: bool = True
+    status: MetricsStatus = MetricsStatus.SAMPLED
 
 
 def world(
@@ -122,7 +123,7 @@ def world(
                 panicking=role.panicking,
                 follows_ratio=role.follows,
             ),
-            status=MetricsStatus.SAMPLED,
+            status=role.status,
             stable_seconds=180.0,
         )
     spec = DecisionSpec(roles=tuple(specs), algorithm=TokenThroughput(), ratios=ratios, behavior=behavior or Behavior())
@@ -161,6 +162,26 @@ COVERAGE = [
 @pytest.mark.parametrize(("role", "after"), COVERAGE)
 def test_coverage(role: Given, after: int) -> None:
     assert alone(coverage, role).desired == after
+
+
+MUTE = [
+    pytest.param(MetricsStatus.ALL_SCRAPES_FAILED, 4, id="while one role does not answer, no other shrinks"),
+    pytest.param(MetricsStatus.NO_READY_REPLICAS, 4, id="or has no Ready member"),
+    pytest.param(MetricsStatus.PARTIAL_COVERAGE, 2, id="a few silent members of one do not hold the others"),
+]
+
+
+@pytest.mark.parametrize(("status", "after"), MUTE)
+def test_one_broken_role_lets_the_others_grow_and_not_shrink(status: MetricsStatus, after: int) -> None:
+    roles = {
+        "shrinking": Given(desired=2, raw=2),
+        "growing": Given(desired=6, raw=6),
+        "broken": Given(raw=None, status=status),
+    }
+    plans = coverage(*world(roles))
+    assert (plans["shrinking"].desired, plans["growing"].desired, plans["broken"].desired) == (after, 6, 4)
+    if after == 4:
+        assert plans["shrinking"].records[-1].reason == "broken does not answer: nothing shrinks"
 
 
 def test_coverage_says_how_long_it_still_takes() -> None:
