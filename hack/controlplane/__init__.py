@@ -11,8 +11,8 @@ The programs come from `KUBEBUILDER_ASSETS` where that is set, otherwise they ar
 that `kubernetes/go.mod` and `etcd/go.mod` fix, into a cache of the user.
 """
 
-from hack.controlplane.binaries import Binaries, BinariesMissing, build_binaries, find_binaries
+from hack.controlplane.binaries import Binaries, BinariesMissing, NotBuilt, build_binaries, find_binaries
 from hack.controlplane.certificates import Certificates
 from hack.controlplane.cluster import ControlPlane
 
-__all__ = ["Binaries", "BinariesMissing", "Certificates", "ControlPlane", "build_binaries", "find_binaries"]
+__all__ = ["Binaries", "BinariesMissing", "Certificates", "ControlPlane", "NotBuilt", "build_binaries", "find_binaries"]

@@ -23,7 +23,7 @@ import yaml
 from controller.api import MODEL_DEPLOYMENT_SCALERS
 from controller.embedded.apiserver import faults
 from controller.embedded.apiserver.errors import ApiError
-from hack.controlplane import ControlPlane
+from hack.controlplane import Binaries, ControlPlane
 from hack.generate_manifests import NAME, NAMESPACE
 from tests.cluster.api import Api
 from tests.cluster.conftest import make_namespace
@@ -81,14 +81,10 @@ def _audit_log(cluster: ControlPlane) -> list[Request]:
 
 
 @pytest.fixture(scope="module")
-def bare_cluster(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+def bare_cluster(request: pytest.FixtureRequest, programs: Binaries) -> Iterator[ControlPlane]:
     """A control plane that nobody has used yet and that cannot stream lists."""
-    shared: ControlPlane = request.getfixturevalue("control_plane")
-    cluster = ControlPlane(
-        shared.binaries,
-        controller_manager=shared.binaries.controller_manager is not None,
-        feature_gates={"WatchList": False},
-    )
+    managed = programs.controller_manager is not None
+    cluster = ControlPlane(programs, controller_manager=managed, feature_gates={"WatchList": False})
     cluster.start()
     yield cluster
     cluster.stop(keep=request.session.testsfailed > 0)
