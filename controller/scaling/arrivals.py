@@ -31,7 +31,6 @@ TOKENS_PER_REQUEST_MEMORY_SECONDS = 60.0
 # tens of thousands of tokens per request when the load stopped (llm-d#149).
 FEWEST_FINISHED_REQUESTS = 3.0
 
-
 # A peak is never below the level that headroom is applied to.
 PEAK_LEVEL_SECONDS = 60.0
 

@@ -329,7 +329,7 @@ def test_waiting_work_is_drained_whatever_the_headroom_says() -> None:
         world.roles["server"].serve(17135.0, 10.0)
         decision = world.tick().role("server")
     assert decision.raw >= 4
-    assert "wait to be drained" in decision.algorithm_reason
+    assert "waiting to be drained" in decision.algorithm_reason
 
 
 def test_a_burst_asks_for_more_under_a_stricter_posture() -> None:
