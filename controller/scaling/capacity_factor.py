@@ -33,9 +33,6 @@ _SATURATED_TICKS = 2
 _GAIN_PER_TEN_SECONDS = 0.1
 _FORGETTING_SECONDS = 1800.0
 
-# Outside these a prior does not describe what runs: somebody should look.
-ALARM_BELOW, ALARM_ABOVE = 0.7, 1.4
-
 Curve = tuple[tuple[float, float], ...]
 
 
