@@ -43,6 +43,7 @@ class ScalerMemory:
         if uid == self.target_uid:
             return
         self.target_uid = uid
+        self.state = None
         self.sightings, self.startups, self.mixes = {}, {}, {}
         self.own_term, self.acquired_time, self.deposed = None, None, False
 

@@ -51,7 +51,7 @@ from controller.operations import ScalerMetrics
 from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored, with_mixes
 from controller.reconcile.baseline import Baseline, baseline_of
 from controller.reconcile.binder import Binder, BoundState
-from controller.reconcile.committer import CommitOutcome, Committer
+from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
 from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
@@ -188,6 +188,7 @@ class Reconciler:
                 bound,
             )
         memory.meet_target(target.metadata.uid)
+        status = _about(status, target)
         if target.deleting:
             bound = BoundState(
                 None, BoundReason.TARGET_TERMINATING, f"ModelDeployment {target.metadata.name} is being deleted"
@@ -217,11 +218,13 @@ class Reconciler:
         interval = float(spec.sampling.interval_seconds)
         generation = scaler.metadata.generation
         now = self._clock.now()
-        if now < memory.next_tick and generation == memory.tick_generation:
+        late = now - memory.next_tick
+        # A tick further away than an interval was set before the clock was set back: it is due now, not in an hour.
+        if -interval <= late < 0.0 and generation == memory.tick_generation:
             self._sampler.look(target, names, memory)
-            return RequeueAfter(self._clock.wall_seconds(memory.next_tick - now))
-        # On the beat where possible, so that an interval stays an interval; after a pause, from now.
-        memory.next_tick = memory.next_tick + interval if now - memory.next_tick < interval else now + interval
+            return RequeueAfter(self._clock.wall_seconds(-late))
+        # On the beat where possible, so that an interval stays an interval; after a pause or a jump, from now.
+        memory.next_tick = memory.next_tick + interval if 0.0 <= late < interval else now + interval
         memory.tick_generation = generation
         if memory.state is None:
             memory.state = restored(status.roles, now)
@@ -301,13 +304,17 @@ class Reconciler:
         namespace, _, name = key.partition("/")
         try:
             result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
+        except RefusedForAnUnknownReason:
+            self._metrics.report_commit(namespace, name, "refused")
+            raise
         except ApiError as failure:
+            self._metrics.report_commit(namespace, name, "failed")
             if failure.outcome is Outcome.UNKNOWN:
                 # It may still be on its way, and the counts it tests may come round again: under a term of ours it
                 # would then be carried out. So the next count is written under a higher one.
                 memory.own_term = None
             raise
-        self._metrics.commits.labels(namespace, name, str(result)).inc()
+        self._metrics.report_commit(namespace, name, str(result))
         if result is CommitOutcome.COMMITTED:
             self._reporter.committed(key, scaler, decision, wanted)
         else:
@@ -378,6 +385,9 @@ class Reconciler:
         bound: BoundState | None = None,
     ) -> ReconcileOutcome:
         """Report why there is no planning; a change of the scaler or its target wakes the key again."""
+        # Nothing is known of the roles any more, and a gauge that stands still would be believed.
+        namespace, _, name = key.partition("/")
+        self._metrics.keep_roles(namespace, name, ())
         generation = scaler.metadata.generation
         new: list[Condition] = [condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)]
         if bound is not None:
@@ -405,6 +415,13 @@ class Reconciler:
         self._metrics.forget(namespace, name)
         if memory is not None:
             self._consistency.forget(key, memory.uid)
+
+
+def _about(status: ScalerStatus, target: ModelDeployment) -> ScalerStatus:
+    """The status without what it remembers of another target that had this name; the term stays."""
+    if status.binding is None or status.binding.target_uid == target.metadata.uid:
+        return status
+    return msgspec.structs.replace(status, roles=(), foreign_reversals=())
 
 
 def _refusal(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:

@@ -68,7 +68,8 @@ class Reporter:
         """
         self._announce(scaler, new.conditions, memory)
         now = self._clock.now()
-        stale = now - memory.status_written_at >= FIGURES_INTERVAL_SECONDS and new != old
+        # A write that lies in the future was dated before the clock was set back.
+        stale = not 0.0 <= now - memory.status_written_at < FIGURES_INTERVAL_SECONDS and new != old
         if not (now_or_never or stale or changed(old, new)):
             return StatusOutcome.WRITTEN
         outcome = await self._writer.write(key, scaler, new, memory)
@@ -139,7 +140,7 @@ class Reporter:
                 self._event(scaler, EventType.NORMAL, "MetricsRecovered", "Sample", "engines answer again")
             memory.silent_since, memory.silence_told = None, False
             return
-        memory.silent_since = now if memory.silent_since is None else memory.silent_since
+        memory.silent_since = now if memory.silent_since is None else min(memory.silent_since, now)
         if not memory.silence_told and now - memory.silent_since >= SILENT_INTERVALS * interval_seconds:
             memory.silence_told = True
             self._event(scaler, EventType.WARNING, "MetricsUnavailable", "Sample", message)

@@ -153,6 +153,11 @@ class World:
         """What goes wrong on the way to the server."""
         return self.server.faults
 
+    def tighten(self) -> None:
+        """Check what is written from now on, where nothing was checked before."""
+        for crd in (scaler_crd(), model_deployment_crd()):
+            self.server.install_crd(crd)
+
     # ---- objects -----------------------------------------------------------------------------------------------------
 
     def target(self, name: str = "chat", replicas: int = 1, **status: Any) -> dict[str, Any]:

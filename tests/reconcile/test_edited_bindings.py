@@ -50,7 +50,7 @@ async def test_scaling_goes_on_after_somebody_edited(team: World, key: str, valu
     await team.until(lambda: team.count() == 3, "grown")
     uid = team.server.get(MODEL_DEPLOYMENT_SCALERS, "chat", "team")["metadata"]["uid"]
     _annotate(team, key, value.format(uid=uid))
-    engine.load(3600, 1200)
+    engine.load(36_000, 12_000)
     await team.until(lambda: team.count() == 5, "grown again")
     assert team.annotations()["bound-by"] == f"chat/{uid}"
     assert int(team.annotations()["term"]) < 10
@@ -66,7 +66,7 @@ async def test_a_new_process_finds_a_term_that_none_can_follow(team: World, plac
         _annotate(team, TERM, str(LARGEST))
     else:
         team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj["status"]["binding"].update(term=LARGEST))
-    engine.load(3600, 1200)
+    engine.load(36_000, 12_000)
     await team.controller("second")
     await team.until(lambda: team.count() == 5, "grown again")
     assert team.annotations()["term"] == "2"
