@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+NO_GO = "there is no Go here (1.21 or newer is enough: it fetches the version it needs)"
 _MODULE = Path(__file__).resolve().parent / "clientgo"
 
 
@@ -63,12 +64,12 @@ class GoPeer:
 def build_peer(folder: Path) -> GoPeer:
     """Build into a folder. Raises PeerMissing without Go, or when Go cannot fetch or build the module."""
     if shutil.which("go") is None:
-        raise PeerMissing("client-go was not measured: there is no Go here (1.21 or newer is enough)")
+        raise PeerMissing(NO_GO)
     program = folder / "clientgo"
     command = ["go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "."]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     done = subprocess.run(command, cwd=_MODULE, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = "\n".join(done.stderr.strip().splitlines()[-5:])
-        raise PeerMissing(f"client-go was not measured: its program could not be built: {said}")
+        raise PeerMissing(f"its program could not be built: {said}")
     return GoPeer(program)

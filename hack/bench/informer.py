@@ -82,7 +82,7 @@ def run(sizes: Sizes, progress: Progress) -> dict[str, Any]:
     """All measurements."""
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="bench-informer-") as folder:
-        peer = _peer(Path(folder), progress)
+        peer = find_peer(Path(folder), progress)
         figures, details = _rates(sizes, peer, Path(folder), progress)
     for part in (_large(sizes, progress), _wake(sizes, progress), _failover(progress)):
         figures |= part[0]
@@ -91,12 +91,13 @@ def run(sizes: Sizes, progress: Progress) -> dict[str, Any]:
     return {**figures, "details": details, "notes": progress.notes}
 
 
-def _peer(folder: Path, progress: Progress) -> GoPeer | None:
+def find_peer(folder: Path, progress: Progress) -> GoPeer | None:
+    """client-go's side, built into the folder; None, and a note, where that is not possible."""
     progress.step("building the Go peer")
     try:
         return build_peer(folder)
     except PeerMissing as missing:
-        progress.note(str(missing))
+        progress.note(f"client-go was not measured: {missing}")
         return None
 
 
@@ -132,9 +133,9 @@ def _rates(
             stripped_kib.append(peer.watch(url, sizes.events, "typed", "-strip").kib_per_object)
     figures = {
         "ratioToOrjson": _round(median(each["ours"] / each["orjson"] for each in pipeline), 2),
-        "ratioToClientGoProtobuf": _ratio(ours, typed, 2),
-        "ratioToClientGoDynamic": _ratio(ours, dynamic, 1),
-        "ratioToKubernetesAsyncio": _ratio(ours, [each["typed"] for each in asyncio_peer], 1),
+        "ratioToClientGoProtobuf": ratio(ours, typed, 2),
+        "ratioToClientGoDynamic": ratio(ours, dynamic, 1),
+        "ratioToKubernetesAsyncio": ratio(ours, [each["typed"] for each in asyncio_peer], 1),
         "kibPerPod": _median(kib, 2),
         "clientGoKibPerPod": _median(typed_kib, 2),
     }
@@ -216,7 +217,7 @@ def _failover(progress: Progress) -> tuple[dict[str, float], dict[str, Any]]:
     return {"failoverCleanSeconds": round(max(clean), 2), "failoverCrashSeconds": round(max(crash), 2)}, details
 
 
-def _ratio(ours: Sequence[float], theirs: Sequence[float], digits: int) -> float | None:
+def ratio(ours: Sequence[float], theirs: Sequence[float], digits: int) -> float | None:
     """Median over the rounds; None where the peer was not measured."""
     return _median([mine / other for mine, other in zip(ours, theirs, strict=False)], digits)
 
