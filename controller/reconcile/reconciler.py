@@ -41,6 +41,7 @@ from controller.kube import (
     Conflict,
     ConsistencyStore,
     Done,
+    Invalid,
     NotFound,
     NotLeader,
     Outcome,
@@ -52,6 +53,7 @@ from controller.planning import PriorSources, Record, capacities, decision_spec,
 from controller.reconcile.baseline import Baseline, baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
+from controller.reconcile.fence import Holding
 from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
@@ -268,29 +270,29 @@ class Reconciler:
     ) -> None:
         """Bind, report, commit: in the order that a crash at any point leaves safe."""
         target, decision = tick.sampled.target, tick.decision
-        stored_term = status.binding.term if status.binding is not None else 0
-        if self._only_shadow:
-            bound = BoundState(None, BoundReason.SHADOW, self._only_shadow)
-        elif spec.mode is Mode.ACTIVE:
-            bound = await self._binder.hold(key, scaler, target, memory, stored_term)
-        else:
-            bound = BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
+        refusal: Invalid | None = None
+        try:
+            bound: BoundState | None = await self._bind(key, scaler, spec, status, target, memory)
+        except Invalid as failure:
+            # An object whose stored status its schema refuses takes no finalizer before that status is replaced.
+            bound, refusal = None, failure
+        holding = None if bound is None else bound.holding
         baseline = baseline_of(scaler, target, spec, status, memory, self._clock.now())
         guard = holds(target)
         retirement, retirement_note = retirement_block(target)
         banded = any(ratio.min is not None or ratio.max is not None for ratio in spec.ratios)
         wanted, waiting = writable(decision.changes, retirement, banded=banded)
-        if bound.holding is None or guard is not None or baseline.hold or without_capacity(tick.spec, tick.capacity):
-            wanted = (
-                _within_bounds_only(wanted, tick)
-                if bound.holding is not None and guard is None and not baseline.hold
-                else {}
-            )
+        if holding is None or guard is not None or baseline.hold:
+            wanted = {}
+        elif without_capacity(tick.spec, tick.capacity):
+            wanted = _within_bounds_only(wanted, tick)
         new = self._status(
             scaler, status, tick, memory, bound, guard, baseline, (retirement, waiting or retirement_note)
         )
         shrinks = any(count < decision.role(name).current for name, count in wanted.items())
-        outcome = await self._reporter.write(key, scaler, status, new, memory, now_or_never=shrinks)
+        outcome = await self._reporter.write(
+            key, scaler, status, new, memory, now_or_never=shrinks or refusal is not None
+        )
         self._reporter.silence(
             scaler,
             memory,
@@ -298,12 +300,35 @@ class Reconciler:
             spec.sampling.interval_seconds,
             sampled=any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles),
         )
-        if not wanted or bound.holding is None or outcome is not StatusOutcome.WRITTEN or memory.deposed:
-            return
+        if refusal is not None:
+            raise refusal
+        if wanted and holding is not None and outcome is StatusOutcome.WRITTEN and not memory.deposed:
+            await self._commit(key, scaler, tick, holding, wanted, memory)
+
+    async def _bind(
+        self,
+        key: str,
+        scaler: MdsView,
+        spec: ScalerSpec,
+        status: ScalerStatus,
+        target: ModelDeployment,
+        memory: ScalerMemory,
+    ) -> BoundState:
+        if self._only_shadow:
+            return BoundState(None, BoundReason.SHADOW, self._only_shadow)
+        if spec.mode is not Mode.ACTIVE:
+            return BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
+        stored_term = status.binding.term if status.binding is not None else 0
+        return await self._binder.hold(key, scaler, target, memory, stored_term)
+
+    async def _commit(
+        self, key: str, scaler: MdsView, tick: Tick, holding: Holding, wanted: dict[str, int], memory: ScalerMemory
+    ) -> None:
+        target, decision = tick.sampled.target, tick.decision
         counts = {role.name: wanted.get(role.name, role.current) for role in decision.roles}
         namespace, _, name = key.partition("/")
         try:
-            result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
+            result = await self._committer.commit(key, scaler, target, holding, wanted, counts)
         except RefusedForAnUnknownReason:
             self._metrics.report_commit(namespace, name, "refused")
             raise
@@ -326,7 +351,7 @@ class Reconciler:
         old: ScalerStatus,
         tick: Tick,
         memory: ScalerMemory,
-        bound: BoundState,
+        bound: BoundState | None,
         guard: Guard | None,
         baseline: Baseline,
         retirement: tuple[RetirementReason, str],
@@ -353,7 +378,6 @@ class Reconciler:
             foreign_reversals=tuple(ForeignReversal(time=each.time) for each in baseline.reversals),
         )
         new = [
-            condition(ConditionType.BOUND, bound.holding is not None, bound.reason, bound.message, generation),
             metrics_condition(decision, generation),
             active,
             limited_condition(decision, generation),
@@ -368,6 +392,9 @@ class Reconciler:
                 ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation
             ),
         ]
+        if bound is not None:
+            held = bound.holding is not None
+            new.insert(0, condition(ConditionType.BOUND, held, bound.reason, bound.message, generation))
         if tick.priors is None:
             dropped = drop_condition(status.conditions, ConditionType.CAPACITY_PRIOR_RESOLVED)
             status = msgspec.structs.replace(status, conditions=dropped)
