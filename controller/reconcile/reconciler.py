@@ -4,15 +4,16 @@ A reconcile is made when the scaler, its target or a Pod of it changed, and at e
 intervals it only looks: whether the spec is valid, the target there, a binding to be given back. At the interval it
 samples the engines and decides; an Active scaler then makes sure of its binding and commits.
 
-The order of writes is the order of safety: the memory that a shrink relies on is in the status before the count falls,
-and a count is only ever written under the fence. A reconcile waits until the cache shows this process' last writes.
+The order of writes is the order of safety: the memory that a shrink relies on is in the status before the count falls
+(a raise does not wait for a status that cannot be written), and a count is only ever written under the fence.
+A reconcile waits until the cache shows this process' last writes.
 
 Cancellation: safe at every await; the next reconcile starts from what the API server has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -273,9 +274,9 @@ class Reconciler:
         refusal: Invalid | None = None
         try:
             bound: BoundState | None = await self._bind(key, scaler, spec, status, target, memory)
-        except Invalid as failure:
+        except Invalid as error:
             # An object whose stored status its schema refuses takes no finalizer before that status is replaced.
-            bound, refusal = None, failure
+            bound, refusal = None, error
         holding = None if bound is None else bound.holding
         baseline = baseline_of(scaler, target, spec, status, memory, self._clock.now())
         guard = holds(target)
@@ -289,10 +290,15 @@ class Reconciler:
         new = self._status(
             scaler, status, tick, memory, bound, guard, baseline, (retirement, waiting or retirement_note)
         )
-        shrinks = any(count < decision.role(name).current for name, count in wanted.items())
-        outcome = await self._reporter.write(
-            key, scaler, status, new, memory, now_or_never=shrinks or refusal is not None
-        )
+        current = {role.name: role.current for role in decision.roles}
+        shrinks = any(count < current[name] for name, count in wanted.items())
+        failure: ApiError | None = refusal
+        try:
+            outcome = await self._reporter.write(
+                key, scaler, status, new, memory, now_or_never=shrinks or refusal is not None
+            )
+        except ApiError as error:
+            failure, outcome = error, StatusOutcome.FAILED
         self._reporter.silence(
             scaler,
             memory,
@@ -300,10 +306,17 @@ class Reconciler:
             spec.sampling.interval_seconds,
             sampled=any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles),
         )
-        if refusal is not None:
-            raise refusal
-        if wanted and holding is not None and outcome is StatusOutcome.WRITTEN and not memory.deposed:
+        if outcome in (StatusOutcome.CONTENDED, StatusOutcome.FAILED):
+            # A shrink relies on what could not be stored. A raise relies on nothing, and the load does not wait.
+            wanted = (
+                {} if shrinks and banded else {name: count for name, count in wanted.items() if count > current[name]}
+            )
+        elif outcome is not StatusOutcome.WRITTEN:
+            return
+        if wanted and holding is not None and not memory.deposed:
             await self._commit(key, scaler, tick, holding, wanted, memory)
+        if failure is not None:
+            raise failure
 
     async def _bind(
         self,
@@ -322,8 +335,15 @@ class Reconciler:
         return await self._binder.hold(key, scaler, target, memory, stored_term)
 
     async def _commit(
-        self, key: str, scaler: MdsView, tick: Tick, holding: Holding, wanted: dict[str, int], memory: ScalerMemory
+        self,
+        key: str,
+        scaler: MdsView,
+        tick: Tick,
+        holding: Holding,
+        wanted: Mapping[str, int],
+        memory: ScalerMemory,
     ) -> None:
+        """Write counts under the fence, and tell what became of it."""
         target, decision = tick.sampled.target, tick.decision
         counts = {role.name: wanted.get(role.name, role.current) for role in decision.roles}
         namespace, _, name = key.partition("/")
@@ -425,7 +445,8 @@ class Reconciler:
             key, scaler, status, with_conditions(changed, new, self._clock.now()), memory
         )
         memory.next_tick = 0.0
-        return RequeueAfter(_CONFLICT_SECONDS) if outcome is StatusOutcome.OUTDATED else Done()
+        again = outcome in (StatusOutcome.OUTDATED, StatusOutcome.CONTENDED)
+        return RequeueAfter(_CONFLICT_SECONDS) if again else Done()
 
     async def _give_back(self, key: str, scaler: MdsView, *, keep: str) -> None:
         """Release what the scaler holds and does not want, whatever its spec said when it took it."""

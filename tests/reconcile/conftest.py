@@ -6,8 +6,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.reconcile.harness import World, world
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> None:
+    """The console renderer draws every traceback with all its variables, which takes longer than the test around it."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(),
+        ]
+    )
 
 
 @pytest.fixture
