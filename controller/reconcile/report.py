@@ -29,6 +29,7 @@ from controller.api import (
     RoleStatus,
     ScalerStatus,
     Summary,
+    parse_status,
     render,
     set_condition,
     status_number,
@@ -193,8 +194,14 @@ def summary_of(roles: Sequence[RoleStatus]) -> Summary:
     )
 
 
+def as_stored(status: ScalerStatus) -> ScalerStatus:
+    """The status as it comes back from the API server, times and numbers in the digits that are kept. Only that can be
+    compared with what is stored: a time with more digits would differ for ever."""
+    return parse_status(render(status))[0]
+
+
 def changed(old: ScalerStatus, new: ScalerStatus) -> bool:
-    """Whether anything differs that must not wait for the figures' interval."""
+    """Whether anything differs that must not wait for the figures' interval; both as stored."""
     return _essence(old) != _essence(new)
 
 
@@ -302,7 +309,6 @@ def _essence(status: ScalerStatus) -> tuple[object, ...]:
             role.unadmitted_replicas,
             role.starting_replicas,
             role.retiring_replicas,
-            role.raw_recommended_replicas,
             role.recommended_replicas,
             role.limited_by,
             tuple(entry.replicas for entry in role.stabilization_history),

@@ -16,7 +16,7 @@ from controller.kube import EventRecorder, EventType, ObjectRef
 from controller.operations import ScalerMetrics
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.observe import RoleView
-from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, changed
+from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, as_stored, changed
 from controller.reconcile.status_writer import StatusOutcome, StatusWriter
 from controller.scaling import Capacity, Decision
 
@@ -69,8 +69,9 @@ class Reporter:
         self._announce(scaler, new.conditions, memory)
         now = self._clock.now()
         # A write that lies in the future was dated before the clock was set back.
-        stale = not 0.0 <= now - memory.status_written_at < FIGURES_INTERVAL_SECONDS and new != old
-        if not (now_or_never or stale or changed(old, new)):
+        kept = as_stored(new)
+        stale = not 0.0 <= now - memory.status_written_at < FIGURES_INTERVAL_SECONDS and kept != old
+        if not (now_or_never or stale or changed(old, kept)):
             return StatusOutcome.WRITTEN
         outcome = await self._writer.write(key, scaler, new, memory)
         if outcome is StatusOutcome.WRITTEN:
