@@ -9,7 +9,7 @@ import orjson
 import typer
 
 from controller.cli.options import Output, OutputOption
-from controller.foundation import UsageError
+from controller.foundation import UsageError, format_time
 from controller.planning import Record, decision_json, read_records, replay
 from controller.scaling import Decision
 
@@ -47,12 +47,14 @@ def decide_file(
 
 def _describe(record: Record, decision: Decision, same: bool | None) -> str:
     verdict = {True: "as recorded", False: "DIFFERS from the record", None: "no decision was recorded"}[same]
-    lines = [f"{record.scaler or 'record'} at {record.now:.0f}: {verdict}"]
+    lines = [f"{record.scaler or 'record'} at {format_time(record.now)}: {verdict}"]
     for role in decision.roles:
         raw = "unknown" if role.raw is None else role.raw
         limit = f", limited by {role.limited_by}" if role.limited_by else ""
         lines.append(f"  {role.name}: {role.current} → {role.desired} (raw {raw}{limit}) {role.algorithm_reason}")
         lines.extend(
-            f"    {stage.stage}: {stage.before} → {stage.after} {stage.reason}" for stage in role.stages if stage.reason
+            f"    {stage.stage}: {stage.before} → {stage.after}, {stage.reason}"
+            for stage in role.stages
+            if stage.reason
         )
     return "\n".join(lines)

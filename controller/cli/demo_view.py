@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -73,15 +74,17 @@ async def _draw(console: Console, world: World, tail: _RecordTail, plan: DemoPla
             await asyncio.sleep(_REFRESH_SECONDS)
 
 
-async def _print_lines(console: Console, world: World, tail: _RecordTail, plan: DemoPlan) -> None:
+async def _print_lines(_console: Console, world: World, tail: _RecordTail, plan: DemoPlan) -> None:
     while True:
         tail.refresh()
         now = world.snapshot()
-        console.print(
+        # Whole lines, however narrow: a log is searched.
+        print(
             f"{_clock(now.t_seconds)} of {_clock(plan.trace_seconds)}  load {now.demand_tokens_per_second:,.0f} tok/s  "
             f"ready {now.ready_replicas} of {now.desired_replicas}  TTFT p95 {_seconds(now.ttft_p95_seconds)}  "
             f"requests {now.requests:,}  lost {now.lost}",
-            highlight=False,
+            file=sys.stderr,
+            flush=True,
         )
         await asyncio.sleep(_LINE_SECONDS)
 

@@ -1,7 +1,13 @@
 """Turns API objects and resolved priors into the inputs of `decide`, and owns the format of a decision record. No
 I/O."""
 
-from controller.planning.continuity import Continuity, EarlyShrink, compare_with_unbroken
+from controller.planning.continuity import (
+    Change,
+    Continuity,
+    EarlyShrink,
+    committed_changes,
+    compare_with_unbroken,
+)
 from controller.planning.inputs import capacities, decision_spec
 from controller.planning.memory import remembered, restored
 from controller.planning.mix import RoleMix, with_mixes
@@ -13,12 +19,14 @@ from controller.planning.record import read as read_records
 
 __all__ = [
     "FORMAT",
+    "Change",
     "Continuity",
     "EarlyShrink",
     "PriorSources",
     "Record",
     "RoleMix",
     "capacities",
+    "committed_changes",
     "compare_with_unbroken",
     "decision_json",
     "decision_spec",

@@ -19,21 +19,16 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from catalog import ScalerPriors
 from controller.api import (
     ActiveReason,
-    Binding,
     BoundReason,
     Condition,
     ConditionType,
-    ForeignReversal,
     MdsView,
     Mode,
     ModelDeployment,
-    RetirementReason,
     ScalerSpec,
     ScalerStatus,
-    drop_condition,
     validate_against_target,
 )
 from controller.foundation import Clock
@@ -51,7 +46,7 @@ from controller.kube import (
 )
 from controller.operations import ScalerMetrics
 from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored, with_mixes
-from controller.reconcile.baseline import Baseline, baseline_of
+from controller.reconcile.baseline import baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
 from controller.reconcile.fence import Holding
@@ -59,21 +54,17 @@ from controller.reconcile.guards import Guard, holds, retirement_block, unsuppor
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
-    active_condition,
     condition,
     invalid_spec_message,
-    limited_condition,
     metrics_condition,
-    priors_condition,
-    role_statuses,
-    summary_of,
     with_conditions,
     without_capacity,
 )
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
-from controller.scaling import Capacity, Decision, DecisionSpec, State, decide
+from controller.reconcile.tick import Tick, tick_status, within_bounds_only
+from controller.scaling import decide
 
 # How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is
 # normally there within milliseconds.
@@ -89,18 +80,6 @@ class Caches:
     target: Callable[[str], ModelDeployment | None]
     priors: Callable[[ScalerSpec, ModelDeployment], PriorSources]
     held: Callable[[str], Sequence[ModelDeployment]]  # by the scaler's UID
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """One decision and everything it was made from."""
-
-    sampled: Sampled
-    spec: DecisionSpec
-    capacity: Capacity
-    priors: ScalerPriors | None
-    decision: Decision
-    state: State
 
 
 class Reconciler:
@@ -286,10 +265,9 @@ class Reconciler:
         if holding is None or guard is not None or baseline.hold:
             wanted = {}
         elif without_capacity(tick.spec, tick.capacity):
-            wanted = _within_bounds_only(wanted, tick)
-        new = self._status(
-            scaler, status, tick, memory, bound, guard, baseline, (retirement, waiting or retirement_note)
-        )
+            wanted = within_bounds_only(wanted, tick)
+        blocked = (retirement, waiting or retirement_note)
+        new = tick_status(scaler, status, tick, memory, bound, guard, baseline, blocked, self._clock.now())
         current = {role.name: role.current for role in decision.roles}
         shrinks = any(count < current[name] for name, count in wanted.items())
         failure: ApiError | None = refusal
@@ -365,63 +343,6 @@ class Reconciler:
         else:
             self._log.warning("the counts were not written", scaler=key, outcome=result, wanted=wanted)
 
-    def _status(
-        self,
-        scaler: MdsView,
-        old: ScalerStatus,
-        tick: Tick,
-        memory: ScalerMemory,
-        bound: BoundState | None,
-        guard: Guard | None,
-        baseline: Baseline,
-        retirement: tuple[RetirementReason, str],
-    ) -> ScalerStatus:
-        generation, now = scaler.metadata.generation, self._clock.now()
-        decision = tick.decision
-        blocked, note = retirement
-        roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state)
-        active = (
-            active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
-            if guard is None
-            else condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)
-        )
-        status = ScalerStatus(
-            observed_generation=generation,
-            conditions=old.conditions,
-            summary=summary_of(roles),
-            binding=_binding(old, memory),
-            last_sample_time=max(
-                (role.last_sample_time for role in decision.roles if role.last_sample_time), default=None
-            ),
-            last_decision_time=decision.now,
-            roles=roles,
-            foreign_reversals=tuple(ForeignReversal(time=each.time) for each in baseline.reversals),
-        )
-        new = [
-            metrics_condition(decision, generation),
-            active,
-            limited_condition(decision, generation),
-            condition(
-                ConditionType.RETIREMENT_BLOCKED,
-                blocked is RetirementReason.RETIREMENT_ABORTED,
-                blocked,
-                note,
-                generation,
-            ),
-            condition(
-                ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation
-            ),
-        ]
-        if bound is not None:
-            held = bound.holding is not None
-            new.insert(0, condition(ConditionType.BOUND, held, bound.reason, bound.message, generation))
-        if tick.priors is None:
-            dropped = drop_condition(status.conditions, ConditionType.CAPACITY_PRIOR_RESOLVED)
-            status = msgspec.structs.replace(status, conditions=dropped)
-        else:
-            new.append(priors_condition(tick.priors, decision, generation))
-        return with_conditions(status, new, now)
-
     async def _stop(
         self,
         key: str,
@@ -487,17 +408,3 @@ def _still_asked(scaler: MdsView, spec: ScalerSpec, latest: MdsView, target: Mod
     before, now = scaler.metadata, latest.metadata
     same = before.uid == now.uid and before.generation == now.generation
     return same and not latest.deleting and not target.deleting and _refusal(spec, target) is None
-
-
-def _within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:
-    """Without a capacity nothing is planned, but the bounds still hold: only a count outside them moves."""
-    bounds = {role.name: (role.min_replicas, role.max_replicas) for role in tick.spec.roles}
-    current = {role.name: role.current for role in tick.decision.roles}
-    return {name: count for name, count in wanted.items() if not bounds[name][0] <= current[name] <= bounds[name][1]}
-
-
-def _binding(old: ScalerStatus, memory: ScalerMemory) -> Binding | None:
-    if memory.own_term is None:
-        # The term outlives the binding: the next one must be higher.
-        return None if old.binding is None else msgspec.structs.replace(old.binding, acquired_time=None)
-    return Binding(target_uid=memory.target_uid, term=memory.own_term, acquired_time=memory.acquired_time)

@@ -6,8 +6,6 @@ from collections import Counter
 
 import pytest
 
-from controller.api import MODEL_DEPLOYMENT_SCALERS
-from controller.embedded.apiserver.faults import Respond
 from tests.reconcile.harness import World
 
 
