@@ -42,6 +42,7 @@ from controller.kube import (
     NotLeader,
     Outcome,
     ReconcileOutcome,
+    Requeue,
     RequeueAfter,
 )
 from controller.operations import ScalerMetrics
@@ -66,10 +67,8 @@ from controller.reconcile.status_writer import StatusOutcome
 from controller.reconcile.tick import Tick, tick_status, within_bounds_only
 from controller.scaling import decide
 
-# How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is
-# normally there within milliseconds.
-_LAG_SECONDS = 0.05
-_CONFLICT_SECONDS = 0.2
+# Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log.
+_LAG_WORTH_TELLING = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +122,30 @@ class Reconciler:
         if scaler is None:
             self._forget(key)
             return Done()
-        if not self._consistency.ready(key):
-            return RequeueAfter(_LAG_SECONDS)
         memory = self._memories.of(key, scaler.metadata.uid)
+        if (lag := self._consistency.lag(key)) is not None:
+            wait = memory.setback_seconds()
+            if memory.setbacks == _LAG_WORTH_TELLING:
+                self._log.warning(
+                    "the cache lags behind our own writes; nothing is decided until it shows them",
+                    scaler=key,
+                    resource=lag.resource.plural,
+                    written=lag.written,
+                    seen=lag.seen,
+                )
+            return RequeueAfter(wait)
         try:
-            return await self._reconcile(key, scaler, memory)
+            outcome = await self._reconcile(key, scaler, memory)
         except (Conflict, NotFound) as outrun:
             self._log.debug("another writer was faster", scaler=key, what=outrun.message)
-            return RequeueAfter(_CONFLICT_SECONDS)
+            memory.next_tick = 0.0  # whatever the tick had to do was not done
+            return RequeueAfter(memory.setback_seconds())
         except NotLeader:
             return Done()  # the process is about to end; whoever leads now does the work
+        if isinstance(outcome, Requeue):
+            return RequeueAfter(memory.setback_seconds())
+        memory.setbacks = 0
+        return outcome
 
     async def _reconcile(self, key: str, scaler: MdsView, memory: ScalerMemory) -> ReconcileOutcome:
         status, _ = scaler.parse_status()
@@ -215,7 +228,7 @@ class Reconciler:
         if sampled is None or latest is None or not _still_asked(scaler, spec, latest, sampled.target):
             # What a person wants now is not what this tick began with: look again from the start, at once.
             memory.next_tick = 0.0
-            return RequeueAfter(_CONFLICT_SECONDS)
+            return Requeue()
         await self._act(key, latest, spec, status, self._decide(key, spec, status, sampled, memory), memory)
         return RequeueAfter(self._clock.wall_seconds(max(0.0, memory.next_tick - self._clock.now())))
 
@@ -367,7 +380,7 @@ class Reconciler:
         )
         memory.next_tick = 0.0
         again = outcome in (StatusOutcome.OUTDATED, StatusOutcome.CONTENDED)
-        return RequeueAfter(_CONFLICT_SECONDS) if again else Done()
+        return Requeue() if again else Done()
 
     async def _give_back(self, key: str, scaler: MdsView, *, keep: str) -> None:
         """Release what the scaler holds and does not want, whatever its spec said when it took it."""
