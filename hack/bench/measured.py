@@ -74,6 +74,7 @@ def http(url: str, count: int) -> Figures:
     async def measure() -> Figures:
         client = KubeClient(Connection(url), user_agent="bench/1")
         client.streaming.refuse()  # the events are to come as changes
+        await client.request_raw("GET", "/version")  # a connection is there, and what is imported late
         seconds, _, _ = await fill(client, count)
         await client.close()
         return {"perSecond": count / seconds}
@@ -143,7 +144,7 @@ async def _sync(url: str, count: int, *, streamed: bool) -> Figures:
     if not streamed:
         client.streaming.refuse()
     queue = WorkQueue()
-    handler = HandlerFunctions(
+    handler: HandlerFunctions[Pod] = HandlerFunctions(
         added=lambda pod, initial: queue.add(pod.metadata.key, Priority.LOW if initial else Priority.NORMAL),
         updated=lambda _, pod: queue.add(pod.metadata.key),
     )

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"os"
 	"runtime"
 	"syscall"
@@ -133,6 +134,12 @@ func watch(arguments []string) error {
 		}
 	}})
 	if err != nil {
+		return err
+	}
+	// As on our side: what a first request costs is not what an event costs.
+	if answer, err := http.Get(*server + "/version"); err != nil {
+		return err
+	} else if err := answer.Body.Close(); err != nil {
 		return err
 	}
 	heap, cpu, wall := liveHeap(), cpuSeconds(), time.Now()
