@@ -10,6 +10,7 @@ addresses. A missing member is CelError, not null: rules ask with `has()`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,12 +23,17 @@ class CelUnsupported(ValueError):
     """A rule outside the covered part of the language; the message says what was not understood."""
 
 
+class CelSyntaxError(CelUnsupported):
+    """Text that is no expression at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A compiled rule."""
 
     evaluate: Node
     uses_old: bool
+    paths: frozenset[tuple[str, ...]] = frozenset()  # members that it names below `self` and `oldSelf`
 
 
 _LEXER = re.compile(
@@ -56,7 +62,7 @@ def compile_rule(text: str) -> Rule:
     parser = _Parser(text)
     node = parser.expression()
     parser.expect_end()
-    return Rule(node, "oldSelf" in parser.names)
+    return Rule(node, "oldSelf" in parser.names, frozenset(parser.paths()))
 
 
 class _Parser:
@@ -68,14 +74,28 @@ class _Parser:
         while text[position:].strip():
             match = _LEXER.match(text, position)
             if match is None or match.lastgroup is None:
-                raise CelUnsupported(f"cannot read {text[position:].strip()[:20]!r}")
+                raise CelSyntaxError(f"cannot read {text[position:].strip()[:20]!r}")
             self._tokens.append((match.lastgroup, match[match.lastgroup]))
             position = match.end()
         self._at = 0
 
+    def paths(self) -> Iterator[tuple[str, ...]]:
+        """The chains of members that begin at `self` or `oldSelf`, as far as they are no method calls."""
+        texts = [text for _, text in self._tokens]
+        for start, (kind, text) in enumerate(self._tokens):
+            if kind != "name" or text not in ("self", "oldSelf") or texts[start - 1 : start] == ["."]:
+                continue
+            chain = []
+            at = start + 1
+            while texts[at : at + 1] == ["."] and at + 1 < len(texts) and texts[at + 2 : at + 3] != ["("]:
+                chain.append(_unescape(texts[at + 1]))
+                at += 2
+            if chain:
+                yield tuple(chain)
+
     def expect_end(self) -> None:
         if self._at < len(self._tokens):
-            raise CelUnsupported(f"unexpected {self._tokens[self._at][1]!r}")
+            raise CelSyntaxError(f"unexpected {self._tokens[self._at][1]!r}")
 
     def expression(self) -> Node:
         condition = self._binary(0)
@@ -97,7 +117,7 @@ class _Parser:
 
     def _need(self, text: str) -> None:
         if not self._take(text):
-            raise CelUnsupported(f"{text!r} expected before {self._peek()!r}")
+            raise CelSyntaxError(f"{text!r} expected before {self._peek()!r}")
 
     def _binary(self, level: int) -> Node:
         if level == len(_BINARY):
@@ -120,7 +140,7 @@ class _Parser:
 
     def _primary(self) -> Node:
         if self._at >= len(self._tokens):
-            raise CelUnsupported("the rule ends early")
+            raise CelSyntaxError("the rule ends early")
         kind, text = self._tokens[self._at]
         self._at += 1
         if kind in ("int", "hex", "float"):
@@ -140,7 +160,7 @@ class _Parser:
             return self._map_literal()
         if kind == "name":
             return self._name(text)
-        raise CelUnsupported(f"unexpected {text!r}")
+        raise CelSyntaxError(f"unexpected {text!r}")
 
     def _map_literal(self) -> Node:
         pairs: list[tuple[Node, Node]] = []
@@ -203,7 +223,7 @@ class _Parser:
     def _member(self, holder: Node) -> Node:
         kind, text = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
         if kind != "name":
-            raise CelUnsupported("a name is expected after '.'")
+            raise CelSyntaxError("a name is expected after '.'")
         self._at += 1
         if not self._take("("):
             name = _unescape(text)

@@ -17,6 +17,10 @@ import orjson
 Object = dict[str, Any]  # one JSON object, as orjson reads it
 
 
+# Go's JSON escapes what HTML would take for markup.
+_MARKUP = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
+
+
 class GroupResource(NamedTuple):
     """What a Status names: `pods`, or `widgets.example.com`; also `Widget.example.com` where a kind is meant."""
 
@@ -44,8 +48,10 @@ class Cause:
 
 def shown(value: Any) -> str:
     """A value as messages show it: JSON, and a whole float like an integer, as Go prints it."""
-    whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if whole else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return text.translate(_MARKUP) if isinstance(value, dict | list) else text
 
 
 class ApiError(Exception):
@@ -90,6 +96,15 @@ def warned(warnings: list[str]) -> Iterator[None]:
         raise
 
 
+class Undecodable(ApiError):
+    """400: a body that is no object of the kind, with the decoder's `problem`."""
+
+    def __init__(self, kind: str, version: str, problem: str) -> None:
+        message = f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}'
+        super().__init__(400, "BadRequest", message)
+        self.problem = problem
+
+
 def _details(subject: GroupResource, name: str, **more: Any) -> Object:
     details: Object = {}
     if name:
@@ -111,9 +126,11 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
-def already_exists(resource: GroupResource, name: str) -> ApiError:
-    """409: create of a name that is taken."""
-    return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', details=_details(resource, name))
+def already_exists(resource: GroupResource, name: str, *, deleting: bool = False) -> ApiError:
+    """409: create of a name that is taken, be it by an object that is on its way out."""
+    text = f'{resource} "{name}" already exists'
+    message = f"object is being deleted: {text}" if deleting else text
+    return ApiError(409, "AlreadyExists", message, details=_details(resource, name))
 
 
 def conflict(subject: GroupResource, name: str, message: str) -> ApiError:
@@ -140,9 +157,9 @@ def apply_conflict(causes: Sequence[Cause], managers: str) -> ApiError:
 
 def invalid(kind: GroupResource, name: str, causes: Iterable[Cause]) -> ApiError:
     """422: the object breaks its schema or a rule of its kind."""
-    found = list(dict.fromkeys(causes))
-    listed = ", ".join(str(cause) for cause in found)
-    text = f"[{listed}]" if len(found) > 1 else listed
+    found = list(causes)
+    said = list(dict.fromkeys(str(cause) for cause in found))
+    text = f"[{', '.join(said)}]" if len(said) > 1 else said[0]
     details = _details(kind, name, causes=[cause.as_object() for cause in found])
     return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details=details)
 
@@ -184,10 +201,10 @@ def namespace_terminating(resource: GroupResource, name: str, namespace: str) ->
     return error
 
 
-def unreadable_patch(problem: str) -> ApiError:
-    """422: the patch applies, but what comes out of it is no object of the kind. Names nothing, like the real one
-    (which quotes the whole object besides)."""
-    return invalid(GroupResource("", ""), "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {problem}")])
+def unreadable_patch(problem: str, patched: Any = None) -> ApiError:
+    """422: the patch applies, but what comes out of it is no object of the kind. Names nothing, like the real one."""
+    given = "" if patched is None else shown(orjson.dumps(patched, option=orjson.OPT_SORT_KEYS).decode()) + ": "
+    return invalid(GroupResource("", ""), "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {given}{problem}")])
 
 
 def no_resource_version(resource: GroupResource, name: str) -> ApiError:

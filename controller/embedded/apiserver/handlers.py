@@ -26,13 +26,13 @@ from controller.embedded.apiserver.patch_json import apply_json_patch
 from controller.embedded.apiserver.patch_merge import apply_merge_patch, apply_strategic_patch
 from controller.embedded.apiserver.pruning import duplicate_members
 from controller.embedded.apiserver.rbac import User
+from controller.embedded.apiserver.reading import read_as
 from controller.embedded.apiserver.requests import ListOptions, RequestInfo, WriteOptions, parse_resource_version
 from controller.embedded.apiserver.resources import Registry, ServedVersion
 from controller.embedded.apiserver.reviews import answer_review, issue_token
 from controller.embedded.apiserver.selectors import parse_selector
 from controller.embedded.apiserver.shapes import root_shape
 from controller.embedded.apiserver.storage import Store, Stored, encode
-from controller.embedded.apiserver.strategy import read_as
 from controller.embedded.apiserver.streams import stream_lines
 from controller.embedded.apiserver.table import PartialLines, TableFormat, partial_metadata
 from controller.embedded.apiserver.targets import Outcome, Target, strict_error
@@ -226,7 +226,7 @@ class ResourceHandler:
         else:
             mark = self.store.resource_version if begin.mark else None
             watcher.start(collection.scan(target.namespace) if begin.initial else (), replay, mark)
-            self._set_timers(watcher, options)
+            self._set_timers(watcher, options, self.store.resource_version if begin.after is None else begin.after)
         self.watchers.add(watcher)
         try:
             return await stream_lines(request, watcher, actions)
@@ -234,14 +234,16 @@ class ResourceHandler:
             watcher.close()
             self.watchers.discard(watcher)
 
-    def _set_timers(self, watcher: Watcher, options: ListOptions) -> None:
+    def _set_timers(self, watcher: Watcher, options: ListOptions, began: int) -> None:
+        """The end of a watch and its bookmarks: only those that are newer than what it began with."""
         seconds = float(options.timeout_seconds or self.rng.uniform(*_DEFAULT_WATCH_SECONDS))
         watcher.schedule("timeout", seconds, watcher.close)
         if not options.allow_bookmarks:
             return
 
         def bookmark() -> None:
-            watcher.bookmark(self.store.resource_version)
+            if self.store.resource_version > began:
+                watcher.bookmark(self.store.resource_version)
 
         def tick() -> None:
             bookmark()

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from controller.embedded.apiserver import errors
+from controller.embedded.apiserver.access import Access
 from controller.embedded.apiserver.admission import Admission, AdmissionRequest
 from controller.embedded.apiserver.apply import (
     APPLY,
@@ -28,11 +29,14 @@ from controller.embedded.apiserver.apply import (
     track_update,
     write_managers,
 )
+from controller.embedded.apiserver.builtin_types import builtin_schema
 from controller.embedded.apiserver.builtins import CRD_PLURAL
 from controller.embedded.apiserver.crds import crd_status
 from controller.embedded.apiserver.errors import Cause, GroupResource, Object
 from controller.embedded.apiserver.field_sets import MalformedList
-from controller.embedded.apiserver.metadata import generate_name, new_uid, retain_system_metadata
+from controller.embedded.apiserver.metadata import generate_name, merge_equal_owners, new_uid, retain_system_metadata
+from controller.embedded.apiserver.rbac import Attributes
+from controller.embedded.apiserver.reading import read_as
 from controller.embedded.apiserver.requests import WriteOptions, parse_resource_version
 from controller.embedded.apiserver.resources import ServedVersion
 from controller.embedded.apiserver.shapes import root_shape
@@ -44,7 +48,6 @@ from controller.embedded.apiserver.strategy import (
     isolate,
     moves_generation,
     only_half,
-    read_as,
 )
 from controller.embedded.apiserver.targets import Draft, Outcome, Target, copied, view_copy
 from controller.embedded.apiserver.typed import untyped
@@ -76,6 +79,7 @@ class Operations:
     clock: Clock
     rng: random.Random
     admission: Admission
+    access: Access | None = None  # asked where an update or an apply creates; None: everything may be created
     propagates: bool = False  # somebody collects garbage, so deletions may wait for their dependents
     create_namespaces: bool = False  # create a missing namespace on first use, for fixtures
 
@@ -87,7 +91,11 @@ class Operations:
 
     async def create(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
         """POST. Raises ApiError."""
+        return await self._create(target, body, options)
+
+    async def _create(self, target: Target, body: Any, options: WriteOptions, *, implied: bool = False) -> Outcome:
         draft = self._draft_create(target, body, options)
+        draft.implied = implied
         with errors.warned(draft.warnings):
             await self._admit(draft)
             return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
@@ -108,12 +116,14 @@ class Operations:
             raise errors.internal("resourceVersion should not be set on objects to be created")
         target.place(metadata)
         for name in _SERVER_SET:
-            metadata.pop(name, None)
+            if name != "generation" or served.type.traits.generation:  # other types keep what is sent
+                metadata.pop(name, None)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._free_name(target, metadata["generateName"])
         if not whole:
             drop_status_on_create(served, draft.object)
         draft.report_unknown(complete(served, draft.object, applied=applied), patched=False)
+        draft.warnings += merge_equal_owners(metadata)
         return draft
 
     def _find_namespace(self, target: Target) -> None:
@@ -150,19 +160,25 @@ class Operations:
         untracked = strips_managers(obj)
         obj["metadata"].pop("managedFields", None)
         check(served, obj, None, draft.warnings)
+        if draft.implied and self.access is not None:
+            attributes = Attributes("create", *target.resource, namespace=target.namespace, name=target.name)
+            self.access.require(target.user, attributes)
         obj["metadata"] = self._stamped(obj["metadata"], self.now(served))
         now = obj["metadata"]["creationTimestamp"]
-        if served.type.plural == CRD_PLURAL:
-            obj["status"] = crd_status(obj, None, now)
         if served.type.traits.generation:
             obj["metadata"]["generation"] = 1
         if manager.operation == UPDATE and not untracked:
-            managers = track_update(managers, Author(manager, root_shape(served.schema), now), {}, obj)
+            stated = {name: part for name, part in obj.items() if name != "status" or not served.status}
+            managers = track_update(managers, Author(manager, root_shape(served.schema), now), {}, stated)
+        if served.type.plural == CRD_PLURAL:
+            obj["status"] = crd_status(obj, None, now)
         write_managers(obj, managers)
         collection = self.store.of(served)
         name = obj["metadata"]["name"]
-        if collection.get(storage_key(target.namespace, name)) is not None:
-            raise errors.already_exists(target.resource, name)
+        taken = collection.get(storage_key(target.namespace, name))
+        if taken is not None:
+            deleting = bool(taken.object["metadata"].get("deletionTimestamp"))
+            raise errors.already_exists(target.resource, name, deleting=deleting)
         if not draft.options.dry_run:
             obj = served.view(collection.commit(served.unview(obj)).object)
         return Outcome(obj, created=True, warnings=draft.warnings)
@@ -177,7 +193,7 @@ class Operations:
             fresh = copied(body)
             if isinstance(fresh, dict) and isinstance(fresh.get("metadata"), dict):
                 fresh["metadata"].pop("resourceVersion", None)
-            return await self.create(target, fresh, options)
+            return await self._create(target, fresh, options, implied=True)
         return await self._write(target, lambda _: copied(body), options, kind=_Update.REPLACED)
 
     async def patch(self, target: Target, build: Build, options: WriteOptions) -> Outcome:
@@ -217,11 +233,12 @@ class Operations:
         given = configuration if isinstance(configuration, dict) else {}
         if (given.get("apiVersion"), given.get("kind")) != (served.api_version, served.type.kind):
             raise errors.bad_request(f"invalid object type: {given.get('apiVersion')}, Kind={given.get('kind')}")
-        whole = read_as(served, copied(configuration))
-        stated = only_half(served, whole, target.subresource)
-        subject = _typed_name(stated)
-        if served.schema is not None and (problem := untyped(stated, served.schema)):
+        subject = _typed_name(given)
+        schema = served.schema or (None if served.type.custom else builtin_schema(served.type.resource))
+        if problem := untyped(given, schema):
             raise errors.internal(f"failed to create typed patch object {subject}: {problem}")
+        whole = _converted(served, copied(configuration), subject)
+        stated = only_half(served, whole, target.subresource)
         nameless = not stated["metadata"].get("name")
         target.place(stated["metadata"])
         wanted = stated["metadata"].get("resourceVersion")
@@ -233,7 +250,7 @@ class Operations:
             if wanted and stored is not None and parse_resource_version(wanted) != stored.resource_version:
                 raise errors.modified(target.resource, target.name)
             live = view_copy(served, stored) if stored else {"metadata": {}}
-            managers = read_managers(live)
+            managers = _managers_of(served, live)
             live["metadata"].pop("managedFields", None)
             author = Author(manager, root_shape(served.schema), format_time(self.now(served)))
             try:
@@ -245,6 +262,7 @@ class Operations:
                 target.need_name({} if nameless else body["metadata"])
                 body["metadata"].pop("resourceVersion", None)
                 draft = self._draft_create(target, body, options, applied=True)
+                draft.implied = True
                 with errors.warned(draft.warnings):
                     await self._admit(draft)
                     if collection.get(target.key) is None:
@@ -290,9 +308,11 @@ class Operations:
         try:
             obj = read_as(served, body)
         except errors.ApiError as error:
-            if kind is _Update.PATCHED and error.code == 400:
-                raise errors.unreadable_patch(error.message) from None
-            raise
+            if kind is not _Update.PATCHED or error.code != 400:
+                raise
+            if isinstance(error, errors.Undecodable):
+                raise errors.unreadable_patch(error.problem, body) from None
+            raise errors.unreadable_patch(error.message) from None
         metadata = obj["metadata"]
         target.need_name(metadata)
         target.place(metadata)
@@ -310,6 +330,7 @@ class Operations:
         draft = Draft(target, options, obj, stored)
         unknown = complete(served, obj, applied=kind is _Update.APPLIED)
         draft.report_unknown(unknown, patched=kind is not _Update.REPLACED)
+        draft.warnings += merge_equal_owners(obj["metadata"], patched=kind is _Update.PATCHED)
         return draft
 
     def _finish_update(self, draft: Draft, stored: Stored, manager: Manager, managers: Managers | None) -> Outcome:
@@ -328,7 +349,7 @@ class Operations:
             obj["status"] = crd_status(obj, current, now)
         metadata.pop("managedFields", None)
         if not untracked:
-            _record_managers(obj, current, managers, Author(manager, root_shape(served.schema), now))
+            _record_managers(served, obj, current, managers, Author(manager, root_shape(served.schema), now))
         if obj == current:
             return Outcome(current, warnings=draft.warnings)
         if draft.options.dry_run:
@@ -342,24 +363,46 @@ class Operations:
         return Outcome(served.view(written.object), warnings=draft.warnings)
 
 
-def _record_managers(obj: Object, current: Object, managers: Managers | None, author: Author) -> None:
+def _managers_of(served: ServedVersion, obj: Object) -> Managers:
+    """The managers of an object whose versions can be converted: of an Event, not those of the other group."""
+    known = [version.api_version for version in served.type.versions.values()]
+    return {manager: owned for manager, owned in read_managers(obj).items() if manager.api_version in known}
+
+
+def _record_managers(
+    served: ServedVersion, obj: Object, current: Object, managers: Managers | None, author: Author
+) -> None:
     """Put the managers after a write into `obj`; unchanged ones exactly as they are stored."""
     held = current["metadata"].get("managedFields")
-    before = read_managers(current)
     if managers is None:
         if not held:  # an object without managers stays so until somebody applies
             return
-        managers = track_update(before, author, current, obj)
-    if held and managers == before:
+        managers = track_update(_managers_of(served, current), author, current, obj)
+    if held and managers == read_managers(current):
         obj["metadata"]["managedFields"] = held
     else:
         write_managers(obj, managers)
 
 
+def _converted(served: ServedVersion, configuration: Object, subject: str) -> Object:
+    """A configuration as an object of its kind. Raises ApiError 500 for what only its type can tell, such as times."""
+    try:
+        return read_as(served, configuration)
+    except errors.Undecodable as error:
+        json = "" if error.problem.startswith("parsing") else "error decoding from json: "
+        kind = f"{served.type.group}/{served.version}, Kind={served.type.kind}"
+        raise errors.internal(
+            f"failed to convert new object {subject} to proper version: unable to convert unstructured object to "
+            f"{kind}: {json}{error.problem}"
+        ) from None
+
+
 def _typed_name(obj: Object) -> str:
-    metadata = obj["metadata"]
+    metadata = obj.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
     name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    return f"({name}; {obj.get('apiVersion')}, Kind={obj.get('kind')})"
+    version = str(obj.get("apiVersion"))
+    return f"({name}; {version if '/' in version else f'/{version}'}, Kind={obj.get('kind')})"
 
 
 def is_finished(obj: Object) -> bool:

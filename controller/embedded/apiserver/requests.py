@@ -6,6 +6,7 @@ query parameters of reads and writes, parsed and checked. Parsing has no side ef
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -18,6 +19,8 @@ _TRUE = frozenset(("1", "t", "true"))
 _FALSE = frozenset(("", "0", "f", "false"))
 # Subresources of namespaces: /api/v1/namespaces/NAME/status is a namespace's own, anything else is a namespaced plural.
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
+# A field selector that asks for one name makes it the name that authorization sees.
+_ONE_NAME = re.compile(r"(?:^|,)metadata\.name==?([^,=!]+)")
 # metav1.FieldManager: longer names are refused.
 _MAX_MANAGER_LENGTH = 128
 
@@ -36,6 +39,7 @@ class RequestInfo:
     name: str = ""
     subresource: str = ""
     user_agent: str = ""
+    selected: str = ""  # the one name that a list or watch is limited to by its field selector
 
     @property
     def is_resource(self) -> bool:
@@ -58,6 +62,7 @@ def parse_request(method: str, path: str, query: Mapping[str, str], user_agent: 
     resource, name, subresource = (*rest, "", "")[:3]
     verbs = _OBJECT_VERBS if name else _COLLECTION_VERBS
     verb = verbs.get(method, method.lower())
+    selected = _ONE_NAME.search(query.get("fieldSelector", "")) if verb == "list" else None
     if verb == "list" and _flag(query.get("watch", "")):
         verb = "watch"
     if resource == "namespaces" and name:
@@ -73,6 +78,7 @@ def parse_request(method: str, path: str, query: Mapping[str, str], user_agent: 
         name,
         "/".join((subresource, *rest[3:])).strip("/"),
         user_agent,
+        selected[1] if selected else "",
     )
 
 

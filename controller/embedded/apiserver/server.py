@@ -121,7 +121,9 @@ class ApiServer:
         known = {token: user or ADMIN for token, user in (tokens or {}).items()}
         self.access = Access(self.store, rng, known, anonymous, Rbac(self.store) if rbac else None)
         self._webhooks = Webhooks(self.store, rng, resolve_service)
-        self.operations = Operations(self.store, clock, rng, self._webhooks, garbage_collection, create_namespaces)
+        self.operations = Operations(
+            self.store, clock, rng, self._webhooks, self.access, garbage_collection, create_namespaces
+        )
         self._garbage = Garbage(self.operations, self.registry)
         self._garbage.start()
         settings = Settings(bookmark_interval_seconds, future_wait_seconds)

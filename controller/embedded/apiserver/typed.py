@@ -9,30 +9,64 @@ from controller.embedded.apiserver.errors import Object, shown
 from controller.embedded.apiserver.field_sets import missing_keys
 from controller.embedded.apiserver.shapes import Shape
 
-_IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
+_IDENTITY = frozenset(("apiVersion", "kind"))
+_TEXT: Object = {"type": "string"}
+_INTEGER: Object = {"type": "integer"}
+_BOOLEAN: Object = {"type": "boolean"}
+_TEXTS: Object = {"type": "object", "additionalProperties": _TEXT}
+_METADATA: Object = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), _TEXT),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _TEXT),
+        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), _INTEGER),
+        **dict.fromkeys(("labels", "annotations"), _TEXTS),
+        "finalizers": {"type": "array", "items": _TEXT, "x-kubernetes-list-type": "set"},
+        "ownerReferences": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    **dict.fromkeys(("apiVersion", "kind", "name", "uid"), _TEXT),
+                    **dict.fromkeys(("controller", "blockOwnerDeletion"), _BOOLEAN),
+                },
+            },
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["uid"],
+        },
+        "managedFields": {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    },
+}
 _GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}"}
 
 
-def untyped(configuration: Object, schema: Object) -> str:
-    """What does not fit, in the words of the real server; the empty text where everything does."""
+def untyped(configuration: Object, schema: Object | None) -> str:
+    """What does not fit, in the words of the real server; the empty text where everything does. Without a schema only
+    the metadata is looked at."""
     problems: list[str] = []
     given = {name: value for name, value in configuration.items() if name not in _IDENTITY}
-    _check_members(given, schema, "", problems)
+    metadata = {"metadata": given.pop("metadata", None)}
+    if schema is not None:
+        _check_members(given, schema, "", problems)
+    _check_members(metadata, {"properties": {"metadata": _METADATA}}, "", problems)
     if len(problems) > 1:
         return "errors:\n  " + "\n  ".join(problems)
     return problems[0] if problems else ""
 
 
 def _check_members(value: Object, schema: Object, path: str, problems: list[str]) -> None:
-    """Declared members first, each kind in order of names."""
+    """Declared members first, in order of names. One that does not fit ends it (on the real server any one of them)."""
     declared = schema.get("properties") or {}
     extra = schema.get("additionalProperties")
     for name in sorted(value, key=lambda name: (name not in declared, name)):
         node = declared.get(name, extra if isinstance(extra, dict) else None)
+        before = len(problems)
         if node is not None:
             _check(value[name], node, f"{path}.{name}", problems)
         elif extra is not True and not schema.get("x-kubernetes-preserve-unknown-fields"):
             problems.append(f"{path}.{name}: field not declared in schema")
+        if len(problems) > before:
+            return
 
 
 def _check(value: Any, node: Object, path: str, problems: list[str]) -> None:

@@ -70,6 +70,13 @@ def validate(obj: Object, old: Object | None, schema: Object, causes: list[Cause
     return findings
 
 
+def value_causes(value: Any, schema: Object) -> list[Cause]:
+    """What is wrong with a value by itself: without rules, and without the uniqueness of list items."""
+    findings = Findings()
+    _validate(value, ABSENT, schema, "", findings)
+    return findings.causes
+
+
 def type_name(value: Any) -> str:
     """The JSON type of a value, as messages name it."""
     if isinstance(value, bool):
