@@ -27,7 +27,7 @@ from controller.deployment.lookups import Lookups
 from controller.deployment.memory import DeploymentMemory, Memories
 from controller.deployment.ownership import who_owns
 from controller.deployment.plan import Place, plan_replicas, plan_rollout
-from controller.deployment.refusals import role_refusal
+from controller.deployment.refusals import nonsense, role_refusal
 from controller.deployment.replicas import Replica, group_replicas
 from controller.deployment.reporter import Reporter
 from controller.deployment.retiring import Retiring
@@ -140,8 +140,9 @@ class DeploymentReconciler:
         )
         if not ownership.ours:
             return Done()
-        if deployment.unreadable:
-            self._reporter.tell(deployment, memory, "damage", "Unreadable", "Read", deployment.unreadable)
+        damage = deployment.unreadable or nonsense(deployment)
+        self._reporter.tell(deployment, memory, "damage", "Unreadable", "Read", damage)
+        if damage:
             return Done()
         await self._burial.bury(key, everybody, self._caches.services(key), deployment.metadata.uid)
         this = self._begin(deployment, memory, pods)

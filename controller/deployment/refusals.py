@@ -15,6 +15,20 @@ from controller.deployment.names import name_finding
 RESERVED_VARIABLES = ("GPUSTACK_REPLICA_LEADER_ADDRESS", "GPUSTACK_REPLICA_SIZE", "GPUSTACK_MEMBER_INDEX")
 
 
+def nonsense(deployment: ModelDeployment) -> str:
+    """What of the declared counts cannot be, whoever let it in; empty where they make sense. Nothing is changed on such
+    evidence, or a count of -1 would retire everything."""
+    names = [role.name for role in deployment.roles]
+    for role in deployment.roles:
+        if names.count(role.name) > 1:
+            return f"role {role.name} is declared more than once: remove one"
+        if role.size < 1 or role.replicas < 0:
+            return (
+                f"role {role.name} declares {role.replicas} replicas of {role.size} Pods, which cannot be: correct it"
+            )
+    return ""
+
+
 def role_refusal(deployment: ModelDeployment, role: Role) -> str:
     """Why this role is not carried out; empty where it is."""
     engine = deployment.spec.engine.known

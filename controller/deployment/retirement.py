@@ -37,8 +37,10 @@ OVERALL_SECONDS: Final = 300.0
 # A prefill replica holds blocks until the decode side has fetched them, and the gauges do not show it.
 HANDOFF_SECONDS: Final = 60.0
 IDLE_READS: Final = 2
+# Longer than any usual grace: a Pod that is still there has a node that does not answer, and a person has to know.
+_SLOW_DELETION_SECONDS: Final = 120.0
 
-_PERSISTENT_BUDGETS: Final = {
+_BUDGETS: Final = {
     RetirementState.ADMITTED: WITHDRAWAL_SECONDS,
     RetirementState.DISQUALIFIED: WITHDRAWAL_SECONDS,
     RetirementState.WITHDRAWING: WITHDRAWAL_SECONDS,
@@ -127,7 +129,7 @@ class Operation:
     @property
     def phase_ends_at(self) -> float:
         """When the budget of its phase is spent; infinite where there is none."""
-        budget = _PERSISTENT_BUDGETS.get(self.state)
+        budget = _BUDGETS.get(self.state)
         return float("inf") if budget is None else min(self.deadline, self.phase_started_at + budget)
 
     @property
@@ -207,11 +209,14 @@ def _step(operation: Operation, evidence: Evidence, now: float) -> Step:
     if state is RetirementState.DELETING:
         if evidence.presence is Presence.GONE:
             return _enter(operation, RetirementState.SETTLING, "the Pods are gone", now)
-        return Step(operation, Outcome.STAYED, operation.reason, (Action.DELETE,))
+        slow = now >= operation.phase_started_at + _SLOW_DELETION_SECONDS
+        waits = "the Pods were deleted and are still there: look at their nodes" if slow else operation.reason
+        return replace(_wait(operation, waits), actions=(Action.DELETE,))
     if state is RetirementState.SETTLING:
         if evidence.presence is Presence.GONE:
             return Step(None, Outcome.COMPLETED, "the Pods are gone, what they held is free")
-        return _wait(operation, "a Pod of the replica is still there")
+        slow = now >= operation.phase_started_at + SETTLE_SECONDS
+        return _wait(operation, f"a Pod is still there{f', for {SETTLE_SECONDS:.0f} s and more' if slow else ''}")
     if evidence.presence is not Presence.THERE:
         if state is RetirementState.ABORTED or evidence.declared:
             return Step(None, Outcome.RELEASED, "the replica ended on its own")

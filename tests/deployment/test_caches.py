@@ -28,7 +28,7 @@ def test_informers_of_somebody_else_are_listened_to_and_not_run():
     assert caches.informers == (caches.services,)
     assert (caches.deployments, caches.pods) == shared
     assert len(caches.registrations) == 3
-    shared[1].store.put(pod())
+    shared[1].store.put("team/chat-server-0", None, pod())
     assert [found.metadata.name for found in caches.pods_of("team/chat")] == ["chat-server-0"]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from controller.api import MODEL_DEPLOYMENTS, PODS, render_crds
 from controller.kube import Forbidden
@@ -191,10 +194,19 @@ async def test_pods_of_another_program_are_not_doubled(chat: World):
     assert "OwnedByAnotherOperator" in chat.reasons()
 
 
-async def test_an_object_that_cannot_be_read_is_left_as_it_is(chat: World):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda roles: roles[0].update(replicas="many"), id="a count that is no number"),
+        pytest.param(lambda roles: roles[0].update(replicas=-1), id="a count that cannot be"),
+        pytest.param(lambda roles: roles[0].update(size=0), id="replicas of no Pods"),
+        pytest.param(lambda roles: roles.append({**roles[0], "replicas": 1}), id="a role that is declared twice"),
+    ],
+)
+async def test_an_object_that_makes_no_sense_is_left_as_it_is(chat: World, damage: Callable[[list[Any]], None]):
     body = chat.server.get(MODEL_DEPLOYMENTS, "chat", "team")
     assert body is not None
-    body["spec"]["roles"][0]["replicas"] = "many"
+    damage(body["spec"]["roles"])
     chat.server.store.collection(("worker.gpustack.ai", "modeldeployments")).commit(body)
     chat.client.writes.clear()
     await chat.rest()

@@ -69,11 +69,11 @@ ROWS = [
     Row("a hand-over replica read idle within the minute has to wait", S.DRAINING, evidence(look=look()), S.DRAINING, Outcome.STAYED, now=1059.0, how={"hands_over": True, "idle_reads": 1, "incarnation": "c1"}),
     Row("a hand-over replica read idle after the minute goes", S.DRAINING, evidence(look=look()), S.DELETING, Outcome.MOVED, now=1060.0, actions=(Action.DELETE,), how={"hands_over": True, "idle_reads": 1, "incarnation": "c1"}),
     Row("Pods that are still there are deleted again", S.DELETING, evidence(), S.DELETING, Outcome.STAYED, actions=(Action.DELETE,)),
-    Row("a deletion is never aborted, however long it takes", S.DELETING, evidence(), S.DELETING, Outcome.STAYED, now=9999.0, actions=(Action.DELETE,)),
+    Row("a deletion is never aborted, however long it takes", S.DELETING, evidence(), S.DELETING, Outcome.REASON, now=9999.0, actions=(Action.DELETE,), reason="look at their nodes"),
     Row("a count that rises too late does not stop a deletion", S.DELETING, evidence(declared=True), S.DELETING, Outcome.STAYED, actions=(Action.DELETE,)),
     Row("without Pods it settles", S.DELETING, evidence(presence=Presence.GONE), S.SETTLING, Outcome.MOVED),
     Row("settled it is cleared", S.SETTLING, evidence(presence=Presence.GONE), None, Outcome.COMPLETED),
-    Row("settling never aborts", S.SETTLING, evidence(), S.SETTLING, Outcome.REASON, now=9999.0),
+    Row("settling never aborts", S.SETTLING, evidence(), S.SETTLING, Outcome.REASON, now=9999.0, reason="30 s and more"),
     *[
         Row(f"declared again while {state} it is adopted", state, evidence(declared=True, labelled=True, listing=Listing.LISTED), None, Outcome.ADOPTED, now=9999.0)
         for state in (S.ADMITTED, S.DISQUALIFIED, S.WITHDRAWING, S.DRAINING, S.ABORTED)
