@@ -52,7 +52,7 @@ MIN_WATCH_SECONDS = 300.0
 # Above the server's limit: it only strikes when the server did not close in time.
 WATCH_GRACE_SECONDS = 30.0
 # Bookmarks come every minute, plus up to a quarter of jitter; two missed ones are one too many.
-INACTIVITY_SECONDS = 120.0
+INACTIVITY_SECONDS = 180.0
 # Initial events flow without a pause. A server that is silent for this long before the end mark does not know the
 # parameter (before 1.27 it was ignored without a word).
 INITIAL_SILENCE_SECONDS = 30.0
