@@ -43,6 +43,7 @@ class ScalerMemory:
     resume_seen: bool = False
     silent_since: float | None = None  # since when no role could be sampled
     silence_told: bool = False
+    held: bool = False  # another writer made this one stop, and an event said so
     setbacks: int = 0  # reconciles in a row that could not go on
 
     def setback_seconds(self) -> float:

@@ -29,6 +29,7 @@ from controller.api import (
     ModelDeployment,
     ScalerSpec,
     ScalerStatus,
+    drop_condition,
     validate_against_target,
 )
 from controller.foundation import Clock
@@ -290,6 +291,7 @@ class Reconciler:
             )
         except ApiError as error:
             failure, outcome = error, StatusOutcome.FAILED
+        self._reporter.held(scaler, baseline.hold, baseline.message, memory)
         self._reporter.silence(
             scaler,
             memory,
@@ -373,8 +375,12 @@ class Reconciler:
         new: list[Condition] = [condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)]
         if bound is not None:
             new.append(condition(ConditionType.BOUND, False, bound.reason, bound.message, generation))
-        # What was decided last stays readable; it is dated by lastDecisionTime.
-        changed = msgspec.structs.replace(status, observed_generation=generation)
+        # What was decided last stays readable, dated by lastDecisionTime. What is said of samples and limits would be
+        # read as of now, and nothing is sampled.
+        kept = status.conditions
+        for stale in (ConditionType.METRICS_AVAILABLE, ConditionType.SCALING_LIMITED):
+            kept = drop_condition(kept, stale)
+        changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept)
         outcome = await self._reporter.write(
             key, scaler, status, with_conditions(changed, new, self._clock.now()), memory
         )
