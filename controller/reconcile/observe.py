@@ -4,6 +4,9 @@ Labels alone prove nothing: a Pod counts only when the target controls it. A rep
 members is; it serves when it is Ready, eligible and not being retired. A replica beyond the declared count is on its
 way out: what it still serves is demand, but it is no capacity.
 
+What the operator reports as Ready and shows no Pod of ours (other labels, another owner, a part of the cache that is
+missing) is there all the same: it is admitted, and it is a member that is silent.
+
 How long a start took is measured on this controller's clock from the first sight of the Pod; a foreign timestamp serves
 only where this process saw no start.
 """
@@ -59,6 +62,7 @@ class RoleView:
     retiring: int
     members: tuple[MemberView, ...]
     starting_since: tuple[float, ...] = ()  # first sight of each replica that has a node and is not Ready
+    unseen: int = 0  # Ready by the operator's count, without a Pod that we know
 
 
 def update_sightings(
@@ -103,7 +107,7 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         else None
     )
     labelled = any(pod.eligible for group in replicas.values() for pod in group)
-    ready = scheduled = retiring = 0
+    ready = scheduled = retiring = seen = 0
     starting_since: list[float] = []
     members: list[MemberView] = []
     for name, group in replicas.items():
@@ -116,12 +120,13 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         seats = {pod.member_index for pod in group if pod.ready}
         is_ready = len(seats - {None}) >= role.size
         retiring += leaving
+        seen += is_ready
         ready += is_ready and not leaving
         placed = not leaving and sum(pod.scheduled and not pod.deleting for pod in group) >= role.size
         scheduled += placed
         if placed and not is_ready:
-            seen = [sightings[pod.metadata.uid].first_seen for pod in group if pod.metadata.uid in sightings]
-            starting_since += [min(seen)] if seen else []
+            sights = [sightings[pod.metadata.uid].first_seen for pod in group if pod.metadata.uid in sightings]
+            starting_since += [min(sights)] if sights else []
         members.extend(
             MemberView(
                 pod=pod,
@@ -139,7 +144,9 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
     admitted = scheduled
     if status is not None and status.quota_reserved is not None:
         admitted = min(admitted, status.quota_reserved)
-    unadmitted = max(0, role.replicas - max(admitted, ready))
+    reported = status.ready if status is not None and status.ready is not None else 0
+    unseen = max(0, min(reported - seen, role.replicas - ready))
+    unadmitted = max(0, role.replicas - max(admitted, ready + unseen))
     return RoleView(
         name=role.name,
         declared=role.replicas,
@@ -149,6 +156,7 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         retiring=retiring,
         members=tuple(members),
         starting_since=tuple(sorted(starting_since)),
+        unseen=unseen,
     )
 
 

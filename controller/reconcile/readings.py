@@ -37,6 +37,23 @@ def member_of(view: MemberView, result: ScrapeResult | None, now: float) -> scal
     )
 
 
+def unseen_members(count: int, now: float) -> list[scaling.Member]:
+    """Members that the operator reports and nobody sees: silent ones, so that nothing shrinks for the lack of them."""
+    return [
+        scaling.Member(
+            key=f"unseen-{number}",
+            incarnation="",
+            replica=f"unseen-{number}",
+            ready=True,
+            serving=True,
+            ready_since=None,
+            sampled_at=now,
+            failure="NoPodSeen",
+        )
+        for number in range(count)
+    ]
+
+
 def _incarnation(view: MemberView, reading: EngineReading) -> str:
     start = reading.process_start_time_seconds
     return "/".join([view.incarnation, "" if start is None else f"{start:.2f}", reading.counter_basis])

@@ -12,7 +12,7 @@ from controller.foundation import Clock
 from controller.operations import ScalerMetrics
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.observe import RoleView, update_sightings, view_role
-from controller.reconcile.readings import member_of
+from controller.reconcile.readings import member_of, unseen_members
 from controller.scaling import Observation
 
 
@@ -80,8 +80,9 @@ class Sampler:
                 pool=None if (pool := pools[name]) is None else pool.name,
                 accelerators_per_replica=_accelerators_per_replica(after, name),
                 starting_since=view.starting_since,
-                members=tuple(
-                    member_of(member, results.get(member.key), now) for member in view.members if member.ready
+                members=(
+                    *(member_of(member, results.get(member.key), now) for member in view.members if member.ready),
+                    *unseen_members(view.unseen, now),
                 ),
                 startups_seconds=_startups_of(view, memory),
             )

@@ -155,6 +155,11 @@ class World:
         """What goes wrong on the way to the server."""
         return self.server.faults
 
+    def cut_watches(self) -> None:
+        """End every watch that is open."""
+        for watcher in tuple(self.server._handler.watchers):
+            watcher.close()
+
     def tighten(self) -> None:
         """Check what is written from now on, where nothing was checked before."""
         for crd in (scaler_crd(), model_deployment_crd()):

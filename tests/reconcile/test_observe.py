@@ -41,6 +41,16 @@ def test_counts(replicas, pods, kwargs, expected):
     assert (view.ready, view.unadmitted, view.starting, view.retiring, sum(m.serving for m in view.members)) == expected
 
 
+def test_what_the_operator_counts_as_ready_and_nobody_sees_is_there():
+    view = _view(4, [pod(0)], status={"roles": [{"name": "server", "ready": 3}]})
+    assert (view.ready, view.unseen, view.unadmitted, view.starting) == (1, 2, 1, 2)
+
+
+def test_a_replica_on_its_way_out_is_seen_and_does_not_count_as_missing():
+    view = _view(1, [pod(0), pod(1)], status={"roles": [{"name": "server", "ready": 2}]})
+    assert (view.ready, view.unseen, view.retiring) == (1, 0, 1)
+
+
 def test_a_replica_in_retirement_is_leaving_before_its_count_says_so():
     retirement = {"retirement": {"roleName": "server", "replicaOrdinal": 1, "state": "Draining"}}
     view = _view(2, [pod(0), pod(1)], status=retirement)
