@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -28,12 +29,13 @@ _BITS = {"int32": 31, "int64": 63}
 _SCALARS = frozenset(("bool", "float64", _BYTES, *_BITS))
 # (struct that holds the member, path of the member): how messages name a place
 _Place = tuple[str, str]
+_Fits = Callable[[Any], bool]
 
 
 def type_problem(resource: GroupResource, obj: Object) -> str:
     """What has another type than its member, the empty text where nothing has."""
     struct = ROOTS.get(resource)
-    if struct is None:
+    if struct is None or _fits_root(obj, struct):
         return ""
     members = {name: value for name, value in obj.items() if name not in _SERVER_MEMBERS}
     return struct_problem(members, struct)
@@ -43,7 +45,7 @@ def drop_unknown(resource: GroupResource, obj: Object) -> list[str]:
     """Drop nulls, and what a closed struct does not have; the paths of the latter."""
     unknown: list[str] = []
     struct = ROOTS.get(resource)
-    if struct is not None:
+    if struct is not None and not _fits_root(obj, struct):
         held = {name: obj.pop(name) for name in _SERVER_MEMBERS if name in obj}
         _clean(obj, struct, "", unknown)
         rest = dict(obj)
@@ -58,6 +60,58 @@ def builtin_schema(resource: GroupResource) -> Object | None:
     struct = ROOTS.get(resource)
     whole = struct in CLOSED and struct != "CustomResourceDefinition"
     return _schema_of(struct) if whole and struct else None
+
+
+def _fits_root(obj: Object, struct: str) -> bool:
+    """Whether everything below the root has its type, is known and is not null: nearly always, and quickly told."""
+    members = _fits_members(struct)
+    for name, value in obj.items():
+        if name not in _SERVER_MEMBERS:
+            fits = members.get(name)
+            if not fits(value) if fits is not None else struct in CLOSED:
+                return False
+    return True
+
+
+@cache
+def _fits_members(struct: str) -> dict[str, _Fits]:
+    return {name: _fits_type(type_name) for name, type_name in STRUCTS[struct].items()}
+
+
+@cache
+def _fits_type(type_name: str) -> _Fits:
+    """A quick check of a type that says no wherever the thorough one has to look."""
+    struct = type_name.removeprefix("v1.")
+    if type_name.startswith(_MAP):
+        inner = _fits_type(type_name.removeprefix(_MAP))
+        return lambda value: type(value) is dict and all(map(inner, value.values()))
+    if type_name.startswith("[]") and type_name != _BYTES:
+        inner = _fits_type(type_name[2:])
+        return lambda value: type(value) is list and all(map(inner, value))
+    if struct in STRUCTS:
+        closed = struct in CLOSED
+
+        def fits_struct(value: Any) -> bool:
+            if type(value) is not dict:
+                return False
+            members = _fits_members(struct)  # looked up late: structs may contain themselves
+            for name, member in value.items():
+                fits = members.get(name)
+                if not fits(member) if fits is not None else closed:
+                    return False
+            return True
+
+        return fits_struct
+    if type_name == ANY:
+        return lambda value: value is not None
+    if type_name == "bool":
+        return lambda value: type(value) is bool
+    if type_name == "int32":
+        return lambda value: type(value) is int and -(1 << 31) <= value < 1 << 31
+    if type_name in (*_SCALARS, TIME, MICRO_TIME, SCHEMA_OR_ARRAY, SCHEMA_OR_BOOL):
+        place = ("", "")
+        return lambda value: type(value) in (int, float, str) and not _problem(value, type_name, place)
+    return lambda value: type(value) is str
 
 
 def json_word(value: Any) -> str:
