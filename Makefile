@@ -28,7 +28,7 @@ test: $(INSTALLED) ## all tests that need nothing but Python
 	$(BIN)/python -m pytest --ignore=tests/cluster
 
 test-cluster: $(INSTALLED) ## the same questions to the embedded API server and to a real control plane (needs Go)
-	$(BIN)/python -m pytest tests/cluster
+	$(BIN)/python -m pytest tests/cluster --build-control-plane
 
 lint: $(INSTALLED) ## style, types, import rules
 	$(BIN)/ruff check .
@@ -40,8 +40,9 @@ format: $(INSTALLED) ## put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-api: $(INSTALLED) ## write manifests/crds/ and docs/api.md from the types
+api: $(INSTALLED) ## write manifests/ and the generated pages of docs/ from the types
 	$(BIN)/python -m hack.generate_api
+	$(BIN)/python -m hack.generate_manifests
 	$(BIN)/python -m hack.generate_metrics_docs
 
 priors: $(INSTALLED) ## build the embedded catalog from the committed source extracts

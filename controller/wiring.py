@@ -132,7 +132,12 @@ class Controller:
             records = RecordDirectory(settings.record_directory)
         metrics = ScalerMetrics(registry)
         self._reconciler = Reconciler(
-            caches=Caches(self._caches.scalers.store.get, self._caches.targets.store.get, self._caches.prior_sources),
+            caches=Caches(
+                self._caches.scalers.store.get,
+                self._caches.targets.store.get,
+                self._caches.prior_sources,
+                self._caches.held_by,
+            ),
             sampler=Sampler(self._scraper, self._caches.pods_of, self._caches.pools.store.get, metrics, clock),
             binder=Binder(self._client, self._consistency, clock),
             committer=Committer(self._client, self._consistency),

@@ -6,6 +6,7 @@ it is a bug of ours.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import Protocol, runtime_checkable
@@ -60,7 +61,7 @@ def run(arguments: list[str]) -> int:
         return _say(str(error), error.exit_status)
     except typer.Exit as stop:
         return stop.exit_code
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
         return _say("interrupted", 1)
     except BrokenPipeError:
         # The reader of our output went away (`mdscaler crd | head`): that is its right, and no error.

@@ -51,8 +51,9 @@ T_contra = TypeVar("T_contra", bound=KubeObject, contravariant=True)
 MIN_WATCH_SECONDS = 300.0
 # Above the server's limit: it only strikes when the server did not close in time.
 WATCH_GRACE_SECONDS = 30.0
-# Bookmarks come every minute, plus up to a quarter of jitter; two missed ones are one too many.
-INACTIVITY_SECONDS = 120.0
+# A server sends bookmarks every minute, but only when there is something newer than where the watch began: an idle
+# watch of a real kube-apiserver was silent for two minutes.
+INACTIVITY_SECONDS = 180.0
 # Initial events flow without a pause. A server that is silent for this long before the end mark does not know the
 # parameter (before 1.27 it was ignored without a word).
 INITIAL_SILENCE_SECONDS = 30.0

@@ -45,7 +45,7 @@ class ScalerMetrics:
         )
         self.commits = Counter(
             "mdscaler_commits",
-            "Attempts to write counts, per outcome: committed, refused, failed.",
+            "Attempts to write counts, per outcome: committed, overtaken, moved, gone, refused, failed.",
             ("namespace", "scaler", "outcome"),
             registry=registry,
         )
@@ -73,6 +73,7 @@ class ScalerMetrics:
         )
         self._roles: dict[tuple[str, str], set[str]] = {}
         self._stages: dict[tuple[str, str, str], str] = {}
+        self._outcomes: dict[tuple[str, str], set[str]] = {}
 
     def report_role(
         self,
@@ -105,6 +106,11 @@ class ScalerMetrics:
         self._stages[labels] = limited_by
         self.limited_by.labels(*labels, limited_by).set(1)
 
+    def report_commit(self, namespace: str, scaler: str, outcome: str) -> None:
+        """Count one attempt to write counts."""
+        self._outcomes.setdefault((namespace, scaler), set()).add(outcome)
+        self.commits.labels(namespace, scaler, outcome).inc()
+
     def keep_roles(self, namespace: str, scaler: str, roles: Iterable[str]) -> None:
         """Remove the gauges of roles that the scaler no longer has."""
         known = self._roles.get((namespace, scaler), set())
@@ -121,7 +127,7 @@ class ScalerMetrics:
         self.keep_roles(namespace, scaler, ())
         self._roles.pop((namespace, scaler), None)
         _remove(self.decisions, (namespace, scaler))
-        for outcome in ("committed", "refused", "failed"):
+        for outcome in self._outcomes.pop((namespace, scaler), ()):
             _remove(self.commits, (namespace, scaler, outcome))
 
 

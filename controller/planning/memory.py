@@ -7,6 +7,7 @@ read it makes do with the fields, and what is then unknown only makes the next d
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Sequence
 
@@ -17,6 +18,10 @@ from controller.api import HistoryEntry, PanicState, RoleStatus, SettlingState, 
 from controller.scaling import PersistedRole, State
 from controller.scaling.history import History, Recommendation
 from controller.scaling.state import Panic
+
+# The last second of the year 9999, the last that RFC 3339 can write, and the largest count of the status' schema.
+_LAST_SECOND = 253_402_300_799.0
+_LARGEST_COUNT = 2**31 - 1
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(PersistedRole)
@@ -44,10 +49,11 @@ def remembered(status: RoleStatus, state: State) -> RoleStatus:
 
 def _persisted(role: RoleStatus) -> PersistedRole:
     if role.memory:
-        try:
-            return _decoder.decode(role.memory)
-        except msgspec.DecodeError:
-            pass  # edited, cut, or of another version: the fields below remain
+        with contextlib.suppress(msgspec.DecodeError):
+            kept = _decoder.decode(role.memory)
+            if _plausible(kept):
+                return kept
+        # Edited, cut, or of another version: the fields below remain.
     history = sorted(role.stabilization_history, key=lambda entry: (entry.time, entry.replicas))
     entries = [Recommendation(entry.time, entry.replicas) for entry in history]
     return PersistedRole(
@@ -62,6 +68,29 @@ def _persisted(role: RoleStatus) -> PersistedRole:
         current_replicas=role.current_replicas,
         fingerprint=role.capacity.fingerprint or None if role.capacity is not None else None,
         decided_at=entries[-1].time if entries else None,
+    )
+
+
+def _plausible(kept: PersistedRole) -> bool:
+    """Whether every number is one that a process of ours can have written. One that is none would come back into the
+    status, which the API server then refuses for ever, or be divided by."""
+    history, settling, panic = kept.history, kept.settling, kept.panic
+    entries = (*history.highs, *history.lows)
+    times: list[float | None] = [entry.time for entry in entries]
+    times += [event.time for event in kept.events]
+    times += [history.known_since, history.last, kept.decided_at, kept.trend_at]
+    times += [settling.unadmitted_since, settling.raise_not_before, settling.starting_since]
+    counts: list[int | None] = [entry.replicas for entry in entries]
+    counts += [settling.pauses, kept.current_replicas, kept.desired_replicas]
+    if panic is not None:
+        times += [panic.since, panic.last_crossing]
+        counts.append(panic.floor)
+    durations = [*kept.startups_seconds, *(flow.seconds for flow in kept.flows)]
+    return (
+        all(time is None or 0.0 <= time <= _LAST_SECOND for time in times)
+        and all(count is None or 0 <= count <= _LARGEST_COUNT for count in counts)
+        and all(0.0 <= seconds <= _LAST_SECOND for seconds in durations)
+        and kept.factor.saturated > 0.0
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import catalog
 from catalog import CatalogResult, LatencyTargets, RolePrior, RoleRequest, ScalerPriors
 from controller.api import InstanceType, ModelArtifact, ModelDeployment, RoleKind, ScalerSpec, ScalerStatus
+from controller.planning.mix import RoleMix
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,16 @@ class PriorSources:
 
 
 def resolve_priors(
-    spec: ScalerSpec, target: ModelDeployment, sources: PriorSources, status: ScalerStatus
+    spec: ScalerSpec,
+    target: ModelDeployment,
+    sources: PriorSources,
+    status: ScalerStatus,
+    mixes: Mapping[str, RoleMix],
 ) -> ScalerPriors | None:
     """The outcome for every role that needs a prior; None when none is asked for.
 
     `status` is the last one written: of several measured workloads the one that served before goes on serving until
-    another mix is observed.
+    another mix is observed. `mixes` are the roles' observed length mixes.
     """
     prior = spec.algorithm.capacity_prior
     if prior is None:
@@ -60,6 +65,7 @@ def resolve_priors(
                 ),
                 headroom=float(prior.headroom),
                 mode=prior.workload,
+                observed=mixes[bounds.name].published if bounds.name in mixes else None,
                 previous_workload=known.capacity.workload or None
                 if known is not None and known.capacity is not None
                 else None,

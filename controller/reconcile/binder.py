@@ -7,12 +7,14 @@ somebody was faster, and the next reconcile looks again. No count is ever writte
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.api import (
     BINDING_FINALIZER,
     MODEL_DEPLOYMENT_SCALERS,
     MODEL_DEPLOYMENTS,
+    TERM_ANNOTATION,
     AnnotationProblem,
     BoundReason,
     MdsView,
@@ -26,6 +28,9 @@ from controller.kube import ConsistencyStore, KubeClient, NotFound, merge_patch
 from controller.reconcile.binding import BindingStep, Claim, Claimant, Holder, Step, next_binding_step
 from controller.reconcile.fence import Holding, claim_patch, release_patch
 from controller.reconcile.memory import ScalerMemory
+
+# RFC 1123 subdomain: no object's name is longer.
+MAX_NAME_LENGTH = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +82,9 @@ class Binder:
             Holding(me.name, me.uid, step.term), BoundReason.ACQUIRED, f"bound under term {memory.own_term}"
         )
 
-    async def release(self, key: str, scaler: MdsView, target: ModelDeployment, memory: ScalerMemory) -> bool:
+    async def release(self, key: str, scaler: MdsView, target: ModelDeployment) -> bool:
         """Give the target back if this scaler holds it; True when something was released. Raises Conflict."""
         bound = read_bound_by(target.metadata)
-        memory.own_term, memory.acquired_time = None, None
         if bound is None or isinstance(bound, AnnotationProblem) or bound.uid != scaler.metadata.uid:
             return False
         patch = merge_patch(release_patch(target.metadata.resource_version))
@@ -93,19 +97,18 @@ class Binder:
         self._note(key, scaler, answer)
         return True
 
-    async def finish(self, key: str, scaler: MdsView, target_name: str | None, memory: ScalerMemory) -> None:
-        """The scaler is being deleted: give the target back, then the finalizer. Re-entrant; raises Conflict."""
+    async def finish(self, key: str, scaler: MdsView, targets: Iterable[str]) -> None:
+        """The scaler is being deleted: give back whichever of these targets it holds, then the finalizer. Re-entrant;
+        raises Conflict."""
         meta = scaler.metadata
         finalizers = meta.finalizers or ()
         if BINDING_FINALIZER not in finalizers:
             return
-        if target_name:
-            try:
+        for name in filter(_nameable, targets):
+            with contextlib.suppress(NotFound):
                 # A live read: whoever deletes a scaler waits for this, and a stale cache could leave the claim behind.
-                target = await self._client.get(MODEL_DEPLOYMENTS, target_name, meta.namespace, type_=ModelDeployment)
-                await self.release(key, scaler, target, memory)
-            except NotFound:
-                pass
+                target = await self._client.get(MODEL_DEPLOYMENTS, name, meta.namespace, type_=ModelDeployment)
+                await self.release(key, scaler, target)
         remaining = [name for name in finalizers if name != BINDING_FINALIZER]
         with contextlib.suppress(NotFound):
             await self._patch_finalizers(scaler, remaining)
@@ -138,8 +141,8 @@ class Binder:
         await self._client.patch(MODEL_DEPLOYMENT_SCALERS, meta.name, patch, meta.namespace)
 
     async def _look_up(self, scaler: MdsView, claim: Claim) -> tuple[Holder, Claimant | None]:
-        """Read the holder live: only that can show that it is gone."""
-        if not claim.holder_name:
+        """Read the holder live: only that can show that it is gone. What can be no object's name holds nothing."""
+        if not claim.holder_name or not _nameable(claim.holder_name):
             return Holder.GONE, None
         try:
             other = await self._client.get(
@@ -173,4 +176,14 @@ def claim_of(target: ModelDeployment) -> Claim:
         holder_name=None if readable is None else readable.name,
         holder_uid=None if readable is None else readable.uid,
         term=term if isinstance(term, int) else 0,
+        verbatim=target.metadata.annotation(TERM_ANNOTATION) == str(term),
     )
+
+
+def _nameable(name: str) -> bool:
+    """Whether an object can have this name: it comes from text that a person may have written."""
+    try:
+        MODEL_DEPLOYMENT_SCALERS.path("any", name)
+    except ValueError:
+        return False
+    return 0 < len(name) <= MAX_NAME_LENGTH

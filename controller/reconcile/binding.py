@@ -11,6 +11,7 @@ The rules:
 fits.
 * A higher term under our own UID: another process leads. We are deposed and never raise again.
 * A holder that a live read shows to be gone is taken over; of two living claimants the older scaler wins.
+* Annotations that a person edited are written anew under a higher term: the fence tests their text, not their meaning.
 """
 
 from __future__ import annotations
@@ -46,13 +47,26 @@ class Claimant:
     name: str
 
 
+# Half of what 64 bits hold: raised once in a nanosecond, a term gets there in a century. A larger one is no term of
+# ours but somebody's edit, and to follow it would sooner or later end at a number that nobody can write.
+_LAST_TERM = 2**62
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The annotations as they are; a claim nobody can read counts as no holder, an unreadable term as 0."""
+    """The annotations as they are; a claim nobody can read counts as no holder, an unreadable term as 0.
+
+    `verbatim`: the term's text is the one that we would write for it."""
 
     holder_name: str | None
     holder_uid: str | None
     term: int
+    verbatim: bool = True
+
+
+def believed(term: int) -> int:
+    """A stored term, 0 for one that no process of ours can have written."""
+    return term if term <= _LAST_TERM else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,8 @@ def next_binding_step(
     `own_term` is the term this process wrote in this leadership, None before the first. `holder` and `holder_claimant`
     are what a live read of the holding scaler gave; they are not needed while nobody else holds the target.
     """
-    new_term = max(claim.term, status_term, own_term or 0) + 1
+    written_term = believed(claim.term)
+    new_term = max(written_term, believed(status_term), own_term or 0) + 1
     if deposed:
         return BindingStep(
             Step.DEPOSED, own_term or 0, "another process of this controller raised the term; this one writes no more"
@@ -89,16 +104,18 @@ def next_binding_step(
     if claim.holder_uid == me.uid:
         if own_term is None:
             return BindingStep(Step.CLAIM, new_term, "raising the term for this leadership")
-        if claim.term > own_term:
+        if written_term > own_term:
             return BindingStep(
                 Step.DEPOSED,
                 own_term,
-                f"the target carries term {claim.term}, this process wrote {own_term}: another one leads",
+                f"the target carries term {written_term}, this process wrote {own_term}: another one leads",
             )
-        if claim.term < own_term:
+        if written_term < own_term:
             return BindingStep(
-                Step.CLAIM, new_term, f"the target's term fell from {own_term} to {claim.term}; raising it again"
+                Step.CLAIM, new_term, f"the target's term fell from {own_term} to {written_term}; raising it again"
             )
+        if claim.holder_name != me.name or not claim.verbatim:
+            return BindingStep(Step.CLAIM, new_term, "somebody edited the binding; writing it anew")
         return BindingStep(Step.KEEP, own_term, f"bound under term {own_term}")
     name = claim.holder_name or claim.holder_uid
     if holder is Holder.UNKNOWN:

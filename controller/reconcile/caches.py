@@ -21,6 +21,7 @@ from controller.api import (
     MODEL_DEPLOYMENTS,
     NAME_LABEL,
     PODS,
+    BoundBy,
     ConfigMap,
     InstanceType,
     MdsView,
@@ -28,6 +29,7 @@ from controller.api import (
     ModelDeployment,
     Pod,
     ScalerSpec,
+    read_bound_by,
 )
 from controller.kube import (
     ConsistencyStore,
@@ -43,6 +45,7 @@ from controller.kube import (
 from controller.planning import PriorSources
 
 _BY_TARGET = "target"
+_BY_HOLDER = "holder"
 _BY_DEPLOYMENT = "deployment"
 
 
@@ -79,7 +82,14 @@ class ControllerCaches:
             indexers={_BY_TARGET: _target_key_of},
             observer=observer,
         )
-        self.targets = Informer(client, MODEL_DEPLOYMENTS, ModelDeployment, namespace=where, observer=observer)
+        self.targets = Informer(
+            client,
+            MODEL_DEPLOYMENTS,
+            ModelDeployment,
+            namespace=where,
+            indexers={_BY_HOLDER: _holder_of},
+            observer=observer,
+        )
         self.pods = Informer(
             client,
             PODS,
@@ -138,6 +148,10 @@ class ControllerCaches:
     def pods_of(self, target: ModelDeployment) -> list[Pod]:
         """Pods whose labels name the target; whether they are its own is for the caller to check."""
         return self.pods.store.by_index(_BY_DEPLOYMENT, target.metadata.key)
+
+    def held_by(self, scaler_uid: str) -> list[ModelDeployment]:
+        """The targets that are bound to this scaler, whatever its spec says now."""
+        return self.targets.store.by_index(_BY_HOLDER, scaler_uid)
 
     # ---- wake-ups ----------------------------------------------------------------------------------------------------
 
@@ -201,6 +215,12 @@ def _target_key_of(scaler: MdsView) -> Iterator[str]:
         return  # an invalid spec has no target; the scaler itself is still reconciled
     if reference is not None and reference.name:
         yield f"{scaler.metadata.namespace}/{reference.name}"
+
+
+def _holder_of(target: ModelDeployment) -> Iterator[str]:
+    bound = read_bound_by(target.metadata)
+    if isinstance(bound, BoundBy):
+        yield bound.uid
 
 
 def _deployment_key_of(pod: Pod) -> Iterator[str]:

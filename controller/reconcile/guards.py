@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.api import ActiveReason, ConditionView, ModelDeployment, RetirementReason, RoleBounds
+from controller.foundation import describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +22,27 @@ class Guard:
 
 
 def unsupported(target: ModelDeployment, bounds: tuple[RoleBounds, ...]) -> Guard | None:
-    """A role that nobody can scale by its count, or a target that cannot be read."""
+    """A role that nobody can scale by its count, or that makes no sense, or a target that cannot be read."""
     if target.unreadable:
         return Guard(ActiveReason.TARGET_UNSUPPORTED, f"ModelDeployment {target.metadata.name}: {target.unreadable}")
+    names = [role.name for role in target.roles]
     for bound in bounds:
         role = target.role(bound.name)
         status = target.role_status(bound.name)
         if role is None:
             continue
+        if names.count(role.name) > 1:
+            return Guard(ActiveReason.TARGET_UNSUPPORTED, f"role {bound.name} is declared more than once")
+        if role.known_kind is None:
+            return Guard(
+                ActiveReason.TARGET_UNSUPPORTED,
+                f"role {bound.name} is of kind {describe(role.kind)}, which this version does not know",
+            )
+        if role.size < 1 or role.replicas < 0:
+            return Guard(
+                ActiveReason.TARGET_UNSUPPORTED,
+                f"role {bound.name} declares {role.replicas} replicas of {role.size} Pods, which cannot be",
+            )
         if role.elastic:
             return Guard(
                 ActiveReason.TARGET_UNSUPPORTED,

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from controller.planning import RoleMix
 from controller.reconcile.observe import Sighting
 from controller.scaling import State
+
+# How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is
+# normally there within milliseconds. Each time in a row waits twice as long, up to the second figure: a watch that
+# stands still, or a writer without a pause, must not keep this process or the API server busy.
+_FIRST_SETBACK_SECONDS = 0.05
+_LONGEST_SETBACK_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -20,6 +27,7 @@ class ScalerMemory:
     state: State | None = None
     target_uid: str = ""
     sightings: dict[str, Sighting] = field(default_factory=dict)
+    mixes: dict[str, RoleMix] = field(default_factory=dict)  # observed length mixes by role
     startups: dict[str, float] = field(default_factory=dict)  # Pod UID → seconds, not yet given to a decision
     next_tick: float = 0.0  # model time
     tick_generation: int = 0  # the spec's generation that the last tick was made for
@@ -35,13 +43,21 @@ class ScalerMemory:
     resume_seen: bool = False
     silent_since: float | None = None  # since when no role could be sampled
     silence_told: bool = False
+    held: bool = False  # another writer made this one stop, and an event said so
+    setbacks: int = 0  # reconciles in a row that could not go on
+
+    def setback_seconds(self) -> float:
+        """The wait before the next try, wall time; each call counts as one more in a row."""
+        self.setbacks += 1
+        return min(_FIRST_SETBACK_SECONDS * 2.0 ** min(self.setbacks - 1, 10), _LONGEST_SETBACK_SECONDS)
 
     def meet_target(self, uid: str) -> None:
         """A target of another UID is another target: nothing known about the old one holds for it."""
         if uid == self.target_uid:
             return
         self.target_uid = uid
-        self.sightings, self.startups = {}, {}
+        self.state = None
+        self.sightings, self.startups, self.mixes = {}, {}, {}
         self.own_term, self.acquired_time, self.deposed = None, None, False
 
 

@@ -69,7 +69,7 @@ def update_sightings(
     startups: dict[str, float] = {}
     for pod in pods:
         uid = pod.metadata.uid
-        before = known.get(uid)
+        before = _before(known.get(uid), now)
         if before is None:
             since = _not_later(pod.ready_since, now) if pod.ready else None
             seen[uid] = Sighting(now, since, was_ready=pod.ready)
@@ -155,6 +155,15 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
 def _answers(pod: Pod) -> bool:
     """Of a replica with several members only the leader serves metrics and requests."""
     return pod.member_index in (0, None)
+
+
+def _before(sighting: Sighting | None, now: float) -> Sighting | None:
+    """What was seen by a clock that has been set back since counts as seen now: no start takes less than no time."""
+    if sighting is None or (sighting.first_seen <= now and (sighting.ready_since or 0.0) <= now):
+        return sighting
+    since = None if sighting.ready_since is None else min(sighting.ready_since, now)
+    # Not seen from its beginning by this clock: a start that ends now has no measure.
+    return Sighting(min(sighting.first_seen, now), since, was_ready=True)
 
 
 def _not_later(moment: float | None, now: float) -> float:

@@ -4,89 +4,82 @@ A reconcile is made when the scaler, its target or a Pod of it changed, and at e
 intervals it only looks: whether the spec is valid, the target there, a binding to be given back. At the interval it
 samples the engines and decides; an Active scaler then makes sure of its binding and commits.
 
-The order of writes is the order of safety: the memory that a shrink relies on is in the status before the count falls,
-and a count is only ever written under the fence. A reconcile waits until the cache shows this process' last writes.
+The order of writes is the order of safety: the memory that a shrink relies on is in the status before the count falls
+(a raise does not wait for a status that cannot be written), and a count is only ever written under the fence.
+A reconcile waits until the cache shows this process' last writes.
 
 Cancellation: safe at every await; the next reconcile starts from what the API server has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import structlog
 
-from catalog import ScalerPriors
 from controller.api import (
     ActiveReason,
-    Binding,
     BoundReason,
     Condition,
     ConditionType,
-    ForeignReversal,
     MdsView,
     Mode,
     ModelDeployment,
-    RetirementReason,
     ScalerSpec,
     ScalerStatus,
     drop_condition,
     validate_against_target,
 )
 from controller.foundation import Clock
-from controller.kube import Conflict, ConsistencyStore, Done, NotFound, NotLeader, ReconcileOutcome, RequeueAfter
+from controller.kube import (
+    ApiError,
+    Conflict,
+    ConsistencyStore,
+    Done,
+    Invalid,
+    NotFound,
+    NotLeader,
+    Outcome,
+    ReconcileOutcome,
+    Requeue,
+    RequeueAfter,
+)
 from controller.operations import ScalerMetrics
-from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored
-from controller.reconcile.baseline import Baseline, baseline_of
+from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored, with_mixes
+from controller.reconcile.baseline import baseline_of
 from controller.reconcile.binder import Binder, BoundState
-from controller.reconcile.committer import CommitOutcome, Committer
+from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
+from controller.reconcile.fence import Holding
 from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
-    active_condition,
     condition,
     invalid_spec_message,
-    limited_condition,
     metrics_condition,
-    priors_condition,
-    role_statuses,
-    summary_of,
     with_conditions,
     without_capacity,
 )
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
-from controller.scaling import Capacity, Decision, DecisionSpec, State, decide
+from controller.reconcile.tick import Tick, tick_status, within_bounds_only
+from controller.scaling import decide
 
-# How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is
-# normally there within milliseconds.
-_LAG_SECONDS = 0.05
-_CONFLICT_SECONDS = 0.2
+# Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log.
+_LAG_WORTH_TELLING = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """What a reconcile reads; each gives the object in the cache, or None."""
+    """What a reconcile reads; each gives what is in the cache."""
 
     scaler: Callable[[str], MdsView | None]
     target: Callable[[str], ModelDeployment | None]
     priors: Callable[[ScalerSpec, ModelDeployment], PriorSources]
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """One decision and everything it was made from."""
-
-    sampled: Sampled
-    spec: DecisionSpec
-    capacity: Capacity
-    priors: ScalerPriors | None
-    decision: Decision
-    state: State
+    held: Callable[[str], Sequence[ModelDeployment]]  # by the scaler's UID
 
 
 class Reconciler:
@@ -130,22 +123,37 @@ class Reconciler:
         if scaler is None:
             self._forget(key)
             return Done()
-        if not self._consistency.ready(key):
-            return RequeueAfter(_LAG_SECONDS)
         memory = self._memories.of(key, scaler.metadata.uid)
+        if (lag := self._consistency.lag(key)) is not None:
+            wait = memory.setback_seconds()
+            if memory.setbacks == _LAG_WORTH_TELLING:
+                self._log.warning(
+                    "the cache lags behind our own writes; nothing is decided until it shows them",
+                    scaler=key,
+                    resource=lag.resource.plural,
+                    written=lag.written,
+                    seen=lag.seen,
+                )
+            return RequeueAfter(wait)
         try:
-            return await self._reconcile(key, scaler, memory)
+            outcome = await self._reconcile(key, scaler, memory)
         except (Conflict, NotFound) as outrun:
             self._log.debug("another writer was faster", scaler=key, what=outrun.message)
-            return RequeueAfter(_CONFLICT_SECONDS)
+            memory.next_tick = 0.0  # whatever the tick had to do was not done
+            return RequeueAfter(memory.setback_seconds())
         except NotLeader:
             return Done()  # the process is about to end; whoever leads now does the work
+        if isinstance(outcome, Requeue):
+            return RequeueAfter(memory.setback_seconds())
+        memory.setbacks = 0
+        return outcome
 
     async def _reconcile(self, key: str, scaler: MdsView, memory: ScalerMemory) -> ReconcileOutcome:
         status, _ = scaler.parse_status()
         spec, findings = scaler.parse_spec()
         if scaler.deleting:
-            await self._binder.finish(key, scaler, None if spec is None else spec.target_ref.name, memory)
+            held = {target.metadata.name for target in self._caches.held(scaler.metadata.uid)}
+            await self._binder.finish(key, scaler, sorted(held if spec is None else held | {spec.target_ref.name}))
             return Done()
         if spec is None:
             return await self._stop(
@@ -153,7 +161,10 @@ class Reconciler:
             )
         target = self._target_of(scaler, spec)
         if spec.suspend or spec.mode is Mode.SHADOW:
-            await self._give_back(key, scaler, target, memory)
+            memory.own_term, memory.acquired_time = None, None
+            await self._give_back(key, scaler, keep="")
+        else:
+            await self._give_back(key, scaler, keep=spec.target_ref.name)
         if spec.suspend:
             bound = BoundState(None, BoundReason.SUSPENDED, "suspended: nothing is planned, nothing is written")
             return await self._stop(
@@ -173,6 +184,7 @@ class Reconciler:
                 bound,
             )
         memory.meet_target(target.metadata.uid)
+        status = _about(status, target)
         if target.deleting:
             bound = BoundState(
                 None, BoundReason.TARGET_TERMINATING, f"ModelDeployment {target.metadata.name} is being deleted"
@@ -202,11 +214,13 @@ class Reconciler:
         interval = float(spec.sampling.interval_seconds)
         generation = scaler.metadata.generation
         now = self._clock.now()
-        if now < memory.next_tick and generation == memory.tick_generation:
+        late = now - memory.next_tick
+        # A tick further away than an interval was set before the clock was set back: it is due now, not in an hour.
+        if -interval <= late < 0.0 and generation == memory.tick_generation:
             self._sampler.look(target, names, memory)
-            return RequeueAfter(self._clock.wall_seconds(memory.next_tick - now))
-        # On the beat where possible, so that an interval stays an interval; after a pause, from now.
-        memory.next_tick = memory.next_tick + interval if now - memory.next_tick < interval else now + interval
+            return RequeueAfter(self._clock.wall_seconds(-late))
+        # On the beat where possible, so that an interval stays an interval; after a pause or a jump, from now.
+        memory.next_tick = memory.next_tick + interval if 0.0 <= late < interval else now + interval
         memory.tick_generation = generation
         if memory.state is None:
             memory.state = restored(status.roles, now)
@@ -215,13 +229,15 @@ class Reconciler:
         if sampled is None or latest is None or not _still_asked(scaler, spec, latest, sampled.target):
             # What a person wants now is not what this tick began with: look again from the start, at once.
             memory.next_tick = 0.0
-            return RequeueAfter(_CONFLICT_SECONDS)
+            return Requeue()
         await self._act(key, latest, spec, status, self._decide(key, spec, status, sampled, memory), memory)
         return RequeueAfter(self._clock.wall_seconds(max(0.0, memory.next_tick - self._clock.now())))
 
     def _decide(self, key: str, spec: ScalerSpec, status: ScalerStatus, sampled: Sampled, memory: ScalerMemory) -> Tick:
         """Decide, remember, record."""
-        priors = resolve_priors(spec, sampled.target, self._caches.priors(spec, sampled.target), status)
+        memory.mixes = with_mixes(memory.mixes, sampled.observation)
+        sources = self._caches.priors(spec, sampled.target)
+        priors = resolve_priors(spec, sampled.target, sources, status, memory.mixes)
         planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target, priors)
         before = memory.state if memory.state is not None else restored((), sampled.observation.now)
         now = sampled.observation.now
@@ -248,29 +264,34 @@ class Reconciler:
     ) -> None:
         """Bind, report, commit: in the order that a crash at any point leaves safe."""
         target, decision = tick.sampled.target, tick.decision
-        stored_term = status.binding.term if status.binding is not None else 0
-        if self._only_shadow:
-            bound = BoundState(None, BoundReason.SHADOW, self._only_shadow)
-        elif spec.mode is Mode.ACTIVE:
-            bound = await self._binder.hold(key, scaler, target, memory, stored_term)
-        else:
-            bound = BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
+        refusal: Invalid | None = None
+        try:
+            bound: BoundState | None = await self._bind(key, scaler, spec, status, target, memory)
+        except Invalid as error:
+            # An object whose stored status its schema refuses takes no finalizer before that status is replaced.
+            bound, refusal = None, error
+        holding = None if bound is None else bound.holding
         baseline = baseline_of(scaler, target, spec, status, memory, self._clock.now())
         guard = holds(target)
         retirement, retirement_note = retirement_block(target)
         banded = any(ratio.min is not None or ratio.max is not None for ratio in spec.ratios)
         wanted, waiting = writable(decision.changes, retirement, banded=banded)
-        if bound.holding is None or guard is not None or baseline.hold or without_capacity(tick.spec, tick.capacity):
-            wanted = (
-                _within_bounds_only(wanted, tick)
-                if bound.holding is not None and guard is None and not baseline.hold
-                else {}
+        if holding is None or guard is not None or baseline.hold:
+            wanted = {}
+        elif without_capacity(tick.spec, tick.capacity):
+            wanted = within_bounds_only(wanted, tick)
+        blocked = (retirement, waiting or retirement_note)
+        new = tick_status(scaler, status, tick, memory, bound, guard, baseline, blocked, self._clock.now())
+        current = {role.name: role.current for role in decision.roles}
+        shrinks = any(count < current[name] for name, count in wanted.items())
+        failure: ApiError | None = refusal
+        try:
+            outcome = await self._reporter.write(
+                key, scaler, status, new, memory, now_or_never=shrinks or refusal is not None
             )
-        new = self._status(
-            scaler, status, tick, memory, bound, guard, baseline, (retirement, waiting or retirement_note)
-        )
-        shrinks = any(count < decision.role(name).current for name, count in wanted.items())
-        outcome = await self._reporter.write(key, scaler, status, new, memory, now_or_never=shrinks)
+        except ApiError as error:
+            failure, outcome = error, StatusOutcome.FAILED
+        self._reporter.held(scaler, baseline.hold, baseline.message, memory)
         self._reporter.silence(
             scaler,
             memory,
@@ -278,71 +299,64 @@ class Reconciler:
             spec.sampling.interval_seconds,
             sampled=any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles),
         )
-        if not wanted or bound.holding is None or outcome is not StatusOutcome.WRITTEN or memory.deposed:
+        if outcome in (StatusOutcome.CONTENDED, StatusOutcome.FAILED):
+            # A shrink relies on what could not be stored. A raise relies on nothing, and the load does not wait.
+            wanted = (
+                {} if shrinks and banded else {name: count for name, count in wanted.items() if count > current[name]}
+            )
+        elif outcome is not StatusOutcome.WRITTEN:
             return
+        if wanted and holding is not None and not memory.deposed:
+            await self._commit(key, scaler, tick, holding, wanted, memory)
+        if failure is not None:
+            raise failure
+
+    async def _bind(
+        self,
+        key: str,
+        scaler: MdsView,
+        spec: ScalerSpec,
+        status: ScalerStatus,
+        target: ModelDeployment,
+        memory: ScalerMemory,
+    ) -> BoundState:
+        if self._only_shadow:
+            return BoundState(None, BoundReason.SHADOW, self._only_shadow)
+        if spec.mode is not Mode.ACTIVE:
+            return BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
+        stored_term = status.binding.term if status.binding is not None else 0
+        return await self._binder.hold(key, scaler, target, memory, stored_term)
+
+    async def _commit(
+        self,
+        key: str,
+        scaler: MdsView,
+        tick: Tick,
+        holding: Holding,
+        wanted: Mapping[str, int],
+        memory: ScalerMemory,
+    ) -> None:
+        """Write counts under the fence, and tell what became of it."""
+        target, decision = tick.sampled.target, tick.decision
         counts = {role.name: wanted.get(role.name, role.current) for role in decision.roles}
         namespace, _, name = key.partition("/")
-        result = await self._committer.commit(key, scaler, target, bound.holding, wanted, counts)
-        self._metrics.commits.labels(namespace, name, str(result)).inc()
+        try:
+            result = await self._committer.commit(key, scaler, target, holding, wanted, counts)
+        except RefusedForAnUnknownReason:
+            self._metrics.report_commit(namespace, name, "refused")
+            raise
+        except ApiError as failure:
+            self._metrics.report_commit(namespace, name, "failed")
+            if failure.outcome is Outcome.UNKNOWN:
+                # It may still be on its way, and the counts it tests may come round again: under a term of ours it
+                # would then be carried out. So the next count is written under a higher one.
+                memory.own_term = None
+            raise
+        self._metrics.report_commit(namespace, name, str(result))
         if result is CommitOutcome.COMMITTED:
             self._reporter.committed(key, scaler, decision, wanted)
         else:
             self._log.warning("the counts were not written", scaler=key, outcome=result, wanted=wanted)
-
-    def _status(
-        self,
-        scaler: MdsView,
-        old: ScalerStatus,
-        tick: Tick,
-        memory: ScalerMemory,
-        bound: BoundState,
-        guard: Guard | None,
-        baseline: Baseline,
-        retirement: tuple[RetirementReason, str],
-    ) -> ScalerStatus:
-        generation, now = scaler.metadata.generation, self._clock.now()
-        decision = tick.decision
-        blocked, note = retirement
-        roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state)
-        active = (
-            active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
-            if guard is None
-            else condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)
-        )
-        status = ScalerStatus(
-            observed_generation=generation,
-            conditions=old.conditions,
-            summary=summary_of(roles),
-            binding=_binding(old, memory),
-            last_sample_time=max(
-                (role.last_sample_time for role in decision.roles if role.last_sample_time), default=None
-            ),
-            last_decision_time=decision.now,
-            roles=roles,
-            foreign_reversals=tuple(ForeignReversal(time=each.time) for each in baseline.reversals),
-        )
-        new = [
-            condition(ConditionType.BOUND, bound.holding is not None, bound.reason, bound.message, generation),
-            metrics_condition(decision, generation),
-            active,
-            limited_condition(decision, generation),
-            condition(
-                ConditionType.RETIREMENT_BLOCKED,
-                blocked is RetirementReason.RETIREMENT_ABORTED,
-                blocked,
-                note,
-                generation,
-            ),
-            condition(
-                ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation
-            ),
-        ]
-        if tick.priors is None:
-            dropped = drop_condition(status.conditions, ConditionType.CAPACITY_PRIOR_RESOLVED)
-            status = msgspec.structs.replace(status, conditions=dropped)
-        else:
-            new.append(priors_condition(tick.priors, decision, generation))
-        return with_conditions(status, new, now)
 
     async def _stop(
         self,
@@ -354,21 +368,31 @@ class Reconciler:
         bound: BoundState | None = None,
     ) -> ReconcileOutcome:
         """Report why there is no planning; a change of the scaler or its target wakes the key again."""
+        # Nothing is known of the roles any more, and a gauge that stands still would be believed.
+        namespace, _, name = key.partition("/")
+        self._metrics.keep_roles(namespace, name, ())
         generation = scaler.metadata.generation
         new: list[Condition] = [condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)]
         if bound is not None:
             new.append(condition(ConditionType.BOUND, False, bound.reason, bound.message, generation))
-        # What was decided last stays readable; it is dated by lastDecisionTime.
-        changed = msgspec.structs.replace(status, observed_generation=generation)
+        # What was decided last stays readable, dated by lastDecisionTime. What is said of samples and limits would be
+        # read as of now, and nothing is sampled.
+        kept = status.conditions
+        for stale in (ConditionType.METRICS_AVAILABLE, ConditionType.SCALING_LIMITED):
+            kept = drop_condition(kept, stale)
+        changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept)
         outcome = await self._reporter.write(
             key, scaler, status, with_conditions(changed, new, self._clock.now()), memory
         )
         memory.next_tick = 0.0
-        return RequeueAfter(_CONFLICT_SECONDS) if outcome is StatusOutcome.OUTDATED else Done()
+        again = outcome in (StatusOutcome.OUTDATED, StatusOutcome.CONTENDED)
+        return Requeue() if again else Done()
 
-    async def _give_back(self, key: str, scaler: MdsView, target: ModelDeployment | None, memory: ScalerMemory) -> None:
-        if target is not None and await self._binder.release(key, scaler, target, memory):
-            self._log.info("released the target", scaler=key, target=target.metadata.key)
+    async def _give_back(self, key: str, scaler: MdsView, *, keep: str) -> None:
+        """Release what the scaler holds and does not want, whatever its spec said when it took it."""
+        for target in self._caches.held(scaler.metadata.uid):
+            if target.metadata.name != keep and await self._binder.release(key, scaler, target):
+                self._log.info("released the target", scaler=key, target=target.metadata.key)
 
     def _target_of(self, scaler: MdsView, spec: ScalerSpec) -> ModelDeployment | None:
         return self._caches.target(f"{scaler.metadata.namespace}/{spec.target_ref.name}")
@@ -379,6 +403,13 @@ class Reconciler:
         self._metrics.forget(namespace, name)
         if memory is not None:
             self._consistency.forget(key, memory.uid)
+
+
+def _about(status: ScalerStatus, target: ModelDeployment) -> ScalerStatus:
+    """The status without what it remembers of another target that had this name; the term stays."""
+    if status.binding is None or status.binding.target_uid == target.metadata.uid:
+        return status
+    return msgspec.structs.replace(status, roles=(), foreign_reversals=())
 
 
 def _refusal(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
@@ -396,17 +427,3 @@ def _still_asked(scaler: MdsView, spec: ScalerSpec, latest: MdsView, target: Mod
     before, now = scaler.metadata, latest.metadata
     same = before.uid == now.uid and before.generation == now.generation
     return same and not latest.deleting and not target.deleting and _refusal(spec, target) is None
-
-
-def _within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:
-    """Without a capacity nothing is planned, but the bounds still hold: only a count outside them moves."""
-    bounds = {role.name: (role.min_replicas, role.max_replicas) for role in tick.spec.roles}
-    current = {role.name: role.current for role in tick.decision.roles}
-    return {name: count for name, count in wanted.items() if not bounds[name][0] <= current[name] <= bounds[name][1]}
-
-
-def _binding(old: ScalerStatus, memory: ScalerMemory) -> Binding | None:
-    if memory.own_term is None:
-        # The term outlives the binding: the next one must be higher.
-        return None if old.binding is None else msgspec.structs.replace(old.binding, acquired_time=None)
-    return Binding(target_uid=memory.target_uid, term=memory.own_term, acquired_time=memory.acquired_time)

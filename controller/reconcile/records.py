@@ -6,6 +6,7 @@ reaches its limit is set aside, one old file is kept.
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from controller.planning import Record, encode_record
 
 # A busy scaler's record is some 30 KB; this holds a few thousand decisions.
 MAX_FILE_BYTES = 128 * 2**20
+# A file's name has at most 255 bytes; namespace and name alone may have 316.
+_MAX_STEM = 200
 
 _log = structlog.get_logger(component="records")
 
@@ -40,16 +43,20 @@ class RecordDirectory:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._failed = False
+        self._failing: set[Path] = set()  # files whose failure was logged
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OperationFailed(f"--record {directory}: {error.strerror}") from None
 
     def path_of(self, scaler: str) -> Path:
-        """The file of a scaler (`namespace/name`); neither part can hold an underscore, so no two share one."""
+        """The file of a scaler (`namespace/name`); neither part can hold an underscore, so no two share one. A name
+        that is too long for a file ends in a digest instead."""
         namespace, name = split_key(scaler)
-        return self._directory / f"{namespace}_{name}.jsonl"
+        stem = f"{namespace}_{name}"
+        if len(stem) > _MAX_STEM:
+            stem = f"{stem[:_MAX_STEM]}_{hashlib.sha256(scaler.encode()).hexdigest()[:16]}"
+        return self._directory / f"{stem}.jsonl"
 
     def write(self, record: Record) -> None:
         """Append one line."""
@@ -59,8 +66,8 @@ class RecordDirectory:
                 path.replace(path.with_suffix(".old.jsonl"))
             with path.open("ab") as file:
                 file.write(encode_record(record) + b"\n")
-            self._failed = False
+            self._failing.discard(path)
         except OSError as error:
-            if not self._failed:
+            if path not in self._failing:
                 _log.warning("cannot write decision records", file=str(path), error=error.strerror)
-            self._failed = True
+            self._failing.add(path)

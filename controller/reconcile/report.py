@@ -29,6 +29,7 @@ from controller.api import (
     RoleStatus,
     ScalerStatus,
     Summary,
+    parse_status,
     render,
     set_condition,
     status_number,
@@ -43,6 +44,10 @@ from controller.scaling import Capacity, Decision, DecisionSpec, MetricsStatus, 
 FIGURES_INTERVAL_SECONDS = 60.0
 # Outside this range of measured ÷ expected throughput a prior does not describe its replicas any more.
 DRIFT_LOW, DRIFT_HIGH = 0.7, 1.4
+# What the schema has room for in a printer column; many roles with long names need more.
+_MAX_COLUMN = 1024
+# What the schema has room for beside our own.
+_MAX_FOREIGN_CONDITIONS = 16 - len(ConditionType)
 # More findings than this help nobody in a one-line message; all of them are counted.
 _SHOWN_FINDINGS = 5
 # Worst first: what the condition shows when roles differ.
@@ -63,8 +68,13 @@ def condition(type_: ConditionType, status: bool | None, reason: str, message: s
 
 
 def with_conditions(status: ScalerStatus, new: Iterable[Condition], now: float) -> ScalerStatus:
-    """`status` with these conditions in place."""
-    conditions: tuple[Condition, ...] = status.conditions
+    """`status` with these conditions in place: one of each type, and others' conditions only as far as there is room,
+    or a status that somebody else filled could never be written again."""
+    first: dict[str, Condition] = {}
+    for known in status.conditions:
+        first.setdefault(known.type, known)
+    foreign = [type_ for type_ in first if type_ not in list(ConditionType)][_MAX_FOREIGN_CONDITIONS:]
+    conditions = tuple(known for type_, known in first.items() if type_ not in foreign)
     for each in new:
         conditions = set_condition(conditions, each, now)
     return msgspec.structs.replace(status, conditions=conditions)
@@ -178,14 +188,20 @@ def summary_of(roles: Sequence[RoleStatus]) -> Summary:
         f"{role.name}={role.limited_by}" if len(roles) > 1 else role.limited_by for role in roles if role.limited_by
     ]
     return Summary(
-        ready=_counts([(role.name, role.ready_replicas) for role in roles]),
-        desired=_counts([(role.name, role.recommended_replicas) for role in roles]),
-        limited_by=",".join(limited),
+        ready=_clipped(_counts([(role.name, role.ready_replicas) for role in roles])),
+        desired=_clipped(_counts([(role.name, role.recommended_replicas) for role in roles])),
+        limited_by=_clipped(",".join(limited)),
     )
 
 
+def as_stored(status: ScalerStatus) -> ScalerStatus:
+    """The status as it comes back from the API server, times and numbers in the digits that are kept. Only that can be
+    compared with what is stored: a time with more digits would differ for ever."""
+    return parse_status(render(status))[0]
+
+
 def changed(old: ScalerStatus, new: ScalerStatus) -> bool:
-    """Whether anything differs that must not wait for the figures' interval."""
+    """Whether anything differs that must not wait for the figures' interval; both as stored."""
     return _essence(old) != _essence(new)
 
 
@@ -293,7 +309,6 @@ def _essence(status: ScalerStatus) -> tuple[object, ...]:
             role.unadmitted_replicas,
             role.starting_replicas,
             role.retiring_replicas,
-            role.raw_recommended_replicas,
             role.recommended_replicas,
             role.limited_by,
             tuple(entry.replicas for entry in role.stabilization_history),
@@ -313,6 +328,10 @@ def _without_measurement(capacity: RoleCapacity | None) -> RoleCapacity | None:
 def _limit(role: RoleDecision) -> str:
     stage = next((record for record in reversed(role.stages) if record.stage is role.limited_by), None)
     return f"{role.limited_by}{': ' + stage.reason if stage is not None and stage.reason else ''}"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _MAX_COLUMN else f"{text[: _MAX_COLUMN - 1]}…"
 
 
 def _counts(counts: Sequence[tuple[str, int | None]]) -> str:

@@ -6,7 +6,7 @@ logged. Figures that move with every sample reach the status at most once a minu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -16,7 +16,7 @@ from controller.kube import EventRecorder, EventType, ObjectRef
 from controller.operations import ScalerMetrics
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.observe import RoleView
-from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, changed
+from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, as_stored, changed
 from controller.reconcile.status_writer import StatusOutcome, StatusWriter
 from controller.scaling import Capacity, Decision
 
@@ -38,6 +38,8 @@ _QUIET = {
     ConditionType.SCALING_LIMITED: None,
     ConditionType.METRICS_AVAILABLE: None,  # told after three intervals of silence, see `silence`
 }
+# Of `Bound`: there is no target, and one event about that is enough.
+_WITHOUT_TARGET = ("TargetNotFound", "TargetTerminating")
 # Samples come and go; three intervals without any are an outage.
 SILENT_INTERVALS = 3
 
@@ -68,8 +70,10 @@ class Reporter:
         """
         self._announce(scaler, new.conditions, memory)
         now = self._clock.now()
-        stale = now - memory.status_written_at >= FIGURES_INTERVAL_SECONDS and new != old
-        if not (now_or_never or stale or changed(old, new)):
+        # A write that lies in the future was dated before the clock was set back.
+        kept = as_stored(new)
+        stale = not 0.0 <= now - memory.status_written_at < FIGURES_INTERVAL_SECONDS and kept != old
+        if not (now_or_never or stale or changed(old, kept)):
             return StatusOutcome.WRITTEN
         outcome = await self._writer.write(key, scaler, new, memory)
         if outcome is StatusOutcome.WRITTEN:
@@ -139,12 +143,19 @@ class Reporter:
                 self._event(scaler, EventType.NORMAL, "MetricsRecovered", "Sample", "engines answer again")
             memory.silent_since, memory.silence_told = None, False
             return
-        memory.silent_since = now if memory.silent_since is None else memory.silent_since
+        memory.silent_since = now if memory.silent_since is None else min(memory.silent_since, now)
         if not memory.silence_told and now - memory.silent_since >= SILENT_INTERVALS * interval_seconds:
             memory.silence_told = True
             self._event(scaler, EventType.WARNING, "MetricsUnavailable", "Sample", message)
 
-    def _announce(self, scaler: MdsView, conditions: Iterable[Condition], memory: ScalerMemory) -> None:
+    def held(self, scaler: MdsView, hold: bool, message: str, memory: ScalerMemory) -> None:
+        """Whether another writer made this one stop until a person says so; the start of it is an event."""
+        if hold and not memory.held:
+            self._event(scaler, EventType.WARNING, "WritesStopped", ConditionType.REPLICAS_CONFLICT, message)
+        memory.held = hold
+
+    def _announce(self, scaler: MdsView, conditions: Sequence[Condition], memory: ScalerMemory) -> None:
+        without_target = any(condition.reason in _WITHOUT_TARGET for condition in conditions)
         for condition in conditions:
             before = memory.reported.get(condition.type)
             if before == condition.reason:
@@ -153,6 +164,8 @@ class Reporter:
             type_ = ConditionType(condition.type) if condition.type in list(ConditionType) else None
             if type_ is None or type_ in _QUIET:
                 continue
+            if without_target and type_ is ConditionType.SCALING_ACTIVE:
+                continue  # `Bound` has said why
             warning = condition.reason in _WARNINGS.get(type_, ())
             if before is None and not warning:
                 continue  # a fresh process finding all well is no news

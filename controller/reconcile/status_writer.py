@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MdsView, ScalerStatus
 from controller.kube import Conflict, ConsistencyStore, KubeClient, NotFound, merge_patch
+from controller.reconcile.binding import believed
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.report import status_patch
 
@@ -19,8 +20,14 @@ class StatusOutcome(StrEnum):
 
     WRITTEN = "written"
     DEPOSED = "deposed"
-    OUTDATED = "outdated"  # the spec changed meanwhile, or the scaler is gone: look again
+    OUTDATED = "outdated"  # the spec changed meanwhile: look again
+    CONTENDED = "contended"  # others wrote the object faster, the spec is the same
+    FAILED = "failed"  # the API server did not take it
     GONE = "gone"
+
+
+# Each one more is a read and a write; who is outrun so often meets somebody who writes without a pause.
+_ATTEMPTS = 5
 
 
 class StatusWriter:
@@ -31,15 +38,17 @@ class StatusWriter:
         self._consistency = consistency
 
     async def write(self, key: str, scaler: MdsView, status: ScalerStatus, memory: ScalerMemory) -> StatusOutcome:
-        """Store `status`. After a conflict the live object is looked at once; a changed spec means a new reconcile."""
-        for attempt in (scaler, None):
-            view = attempt
-            if view is None:
-                view = await self._live(scaler)
-                if view is None or view.metadata.uid != scaler.metadata.uid:
+        """Store `status`. After a conflict the live object is looked at; a changed spec means a new reconcile. Raises
+        ApiError."""
+        view = scaler
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                live = await self._live(scaler)
+                if live is None or live.metadata.uid != scaler.metadata.uid:
                     return StatusOutcome.GONE
-                if view.metadata.generation != scaler.metadata.generation or view.deleting != scaler.deleting:
+                if live.metadata.generation != scaler.metadata.generation or live.deleting != scaler.deleting:
                     return StatusOutcome.OUTDATED
+                view = live
             if overtaken(view, memory):
                 memory.deposed = True
                 return StatusOutcome.DEPOSED
@@ -60,7 +69,7 @@ class StatusWriter:
             meta = answer.metadata
             self._consistency.wrote(key, meta.uid, MODEL_DEPLOYMENT_SCALERS, meta.namespace, meta.resource_version)
             return StatusOutcome.WRITTEN
-        return StatusOutcome.OUTDATED
+        return StatusOutcome.CONTENDED
 
     async def _live(self, scaler: MdsView) -> MdsView | None:
         meta = scaler.metadata
@@ -77,5 +86,5 @@ def overtaken(scaler: MdsView, memory: ScalerMemory) -> bool:
         stored is not None
         and memory.own_term is not None
         and stored.target_uid == memory.target_uid
-        and stored.term > memory.own_term
+        and believed(stored.term) > memory.own_term
     )

@@ -140,7 +140,7 @@ def observation(rng: random.Random, names: tuple[str, ...], now: float, counts: 
         roles=tuple(
             RoleObservation(
                 name=name,
-                current_replicas=counts.get(name, 1) if rng.random() < 0.9 else rng.randrange(15),
+                current_replicas=counts.get(name, 1) if rng.random() < 0.9 else rng.randrange(-2, 15),
                 ready_replicas=rng.randrange(9),
                 unadmitted_replicas=rng.choice((0, 0, 0, 1, 3)),
                 starting_replicas=rng.choice((0, 0, 1, 4)),
@@ -235,12 +235,13 @@ def scaler(rng: random.Random) -> tuple[DecisionSpec, Capacity]:
     )
     capacity = {
         name: RoleCapacity(
-            effective_tokens_per_second=rng.choice((0.0, 1.0, 1000.0, 5000.0, NAN, -5.0, INF, 1e12)),
-            seed_tokens_per_second=rng.choice((None, 4000.0)),
-            headroom=rng.choice((None, 0.75)),
+            effective_tokens_per_second=rng.choice((0.0, 1.0, 1000.0, 5000.0, NAN, -5.0, INF, 1e12, 5e-324)),
+            seed_tokens_per_second=rng.choice((None, 4000.0, NAN, 0.0, 5e-324)),
+            headroom=rng.choice((None, 0.75, 0.0, -1.0, NAN)),
+            forecast_tokens_per_second=rng.choice((None, None, 2000.0, NAN, 1e-300)),
             fingerprint=rng.choice(("", "a", "a", "a", "b")),
-            curve=rng.choice(((), ((2.0, 500.0), (8.0, 1500.0), (32.0, 4000.0)))),
-            prompt_token_weight=rng.choice((1.0, 0.3)),
+            curve=rng.choice(((), ((2.0, 500.0), (8.0, 1500.0), (32.0, 4000.0)), ((8.0, NAN), (2.0, 0.0)))),
+            prompt_token_weight=rng.choice((1.0, 0.3, NAN, -1.0)),
         )
         for name in names
         if rng.random() < 0.9

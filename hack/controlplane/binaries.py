@@ -31,6 +31,10 @@ class BinariesMissing(OperationFailed):
     """There are no programs and no way to make them; the message says what would help."""
 
 
+class NotBuilt(BinariesMissing):
+    """There are no programs yet, but Go to build them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Binaries:
     """The programs. Collections made for envtest have no controller manager."""
@@ -59,14 +63,14 @@ _PROGRAMS = (
 
 
 def find_binaries(environment: Mapping[str, str] = os.environ) -> Binaries:
-    """The programs that are there already. Raises BinariesMissing, saying what to do."""
+    """The programs that are there already. Raises NotBuilt or another BinariesMissing, saying what to do."""
     if assets := environment.get("KUBEBUILDER_ASSETS"):
         return _from_assets(Path(assets))
     _require_go(environment)
     folder = _cache_folder(environment)
     missing = [program.name for program in _PROGRAMS if not (folder / program.name).is_file()]
     if missing:
-        raise BinariesMissing(
+        raise NotBuilt(
             f"{', '.join(missing)} not built yet: run python -m hack.controlplane build "
             "(minutes the first time), or set KUBEBUILDER_ASSETS"
         )

@@ -18,7 +18,6 @@ import secrets
 import shutil
 import socket
 import ssl
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -113,15 +112,15 @@ class ControlPlane:
         self.start()
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.stop(keep=kind is not None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop(keep=_is_failure(kind))
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.start)
         return self
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        await asyncio.to_thread(self.stop, keep=kind is not None)
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await asyncio.to_thread(self.stop, keep=_is_failure(kind))
 
     # ---- use ---------------------------------------------------------------------------------------------------------
 
@@ -142,31 +141,12 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         return path
 
-    def kubectl(
-        self, *arguments: str, kubeconfig: Path | None = None, stdin: str | None = None, check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl of the same build. Raises OperationFailed with what it said, unless `check` is False."""
-        command = [str(self.binaries.kubectl), f"--kubeconfig={kubeconfig or self.kubeconfig()}", *arguments]
-        done = subprocess.run(
-            command, input=stdin, env=self._environment(), capture_output=True, text=True, check=False, timeout=120
-        )
-        if check and done.returncode:
-            raise OperationFailed(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
-        return done
-
     def request(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Any:
         """One request as the administrator; the JSON answer. Raises OperationFailed unless it is 2xx."""
         status, answer = self._request(method, path, None if body is None else orjson.dumps(body), content_type)
         if status >= 300:
             raise OperationFailed(f"{method} {path} answered {status}: {answer[:1000].decode(errors='replace')}")
         return orjson.loads(answer)
-
-    def service_account_token(self, namespace: str, name: str) -> str:
-        """A fresh token of a ServiceAccount, as the kubelet would project it into a Pod."""
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        token: str = self.request("POST", path, body)["status"]["token"]
-        return token
 
     def compact(self) -> None:
         """Let etcd forget every version but the newest of each object, as kube-apiserver does every five minutes.
@@ -314,6 +294,11 @@ class ControlPlane:
         for process in reversed(self._processes):
             process.stop()
         self._processes.clear()
+
+
+def _is_failure(kind: type[BaseException] | None) -> bool:
+    """An interruption is how a control plane of a person ends; nobody needs its logs."""
+    return kind is not None and issubclass(kind, Exception)
 
 
 def _free_ports(count: int) -> list[int]:

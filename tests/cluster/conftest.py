@@ -7,7 +7,6 @@ cases fail. `--build-control-plane` builds them anywhere.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import sys
@@ -18,7 +17,15 @@ from typing import Any
 import pytest
 
 from controller.api import model_deployment_crd, scaler_crd
-from hack.controlplane import BinariesMissing, Certificates, ControlPlane, build_binaries, find_binaries
+from hack.controlplane import (
+    Binaries,
+    BinariesMissing,
+    Certificates,
+    ControlPlane,
+    NotBuilt,
+    build_binaries,
+    find_binaries,
+)
 from tests.cluster.api import Api
 from tests.cluster.objects import CRDS, GADGET_CRD, NAMESPACES, SERVICE_ACCOUNTS
 from tests.cluster.servers import EmbeddedServer, RealServer, Server, wait_served
@@ -37,11 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs the real control plane and cannot have it: one line a file instead of one a case."""
     real = [item for item in items if _needs_control_plane(item)]
-    if not real or _may_build(config):
+    if not real or _in_ci():
         return
     try:
         find_binaries()
     except BinariesMissing as missing:
+        if isinstance(missing, NotBuilt) and _may_build(config):
+            return
         config.stash[_MISSING] = str(missing)
         for item in real:
             item.add_marker(pytest.mark.skip(reason=f"the real control plane did not run: {missing}"))
@@ -54,16 +63,21 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.fixture(scope="session")
-def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A real control plane with the CRDs of the cases; its folder is kept when a test failed."""
+def programs(request: pytest.FixtureRequest) -> Binaries:
+    """The programs of the real control plane."""
     try:
-        binaries = build_binaries(_say) if _may_build(request.config) else find_binaries()
+        return build_binaries(_say) if _may_build(request.config) else find_binaries()
     except BinariesMissing as missing:
         reason = f"the real control plane did not run: {missing}"
         if _in_ci():
             pytest.fail(f"{reason} (in CI it is never skipped)", pytrace=False)
         pytest.skip(reason)
-    cluster = ControlPlane(binaries, controller_manager=binaries.controller_manager is not None)
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest, programs: Binaries) -> Iterator[ControlPlane]:
+    """A real control plane with the CRDs of the cases; its folder is kept when a test failed."""
+    cluster = ControlPlane(programs, controller_manager=programs.controller_manager is not None)
     cluster.start()
     try:
         for crd in _CRDS:
@@ -123,13 +137,8 @@ def _may_build(config: pytest.Config) -> bool:
 
 def _needs_control_plane(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return parameters.get("server") == "real" or "control_plane" in getattr(item, "fixturenames", ())
+    return "real" in parameters.values() or "programs" in getattr(item, "fixturenames", ())
 
 
 def _say(line: str) -> None:
     print(f"\n{line}", file=sys.__stderr__, flush=True)
-
-
-async def settle(seconds: float = 0.2) -> None:
-    """Time for something that must not happen."""
-    await asyncio.sleep(seconds)

@@ -132,6 +132,23 @@ async def test_an_old_fault_does_not_forbid_a_change_beside_it(api: Api):
     assert (await api.patch(resource, "a", {"spec": {"interval": 299}})).failure == (422, "Invalid")
 
 
+async def test_a_rule_of_one_version_does_not_bind_writes_through_another(api: Api):
+    """Why both versions of our kinds come from one source."""
+    crd = fresh_crd()
+    spec_of_v1 = copy.deepcopy(crd["spec"]["versions"][1])
+    interval = spec_of_v1["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["interval"]
+    interval["x-kubernetes-validations"] = [{"rule": "self < 100", "message": "below a hundred"}]
+    crd["spec"]["versions"][1] = spec_of_v1
+    for version in crd["spec"]["versions"]:
+        del version["selectableFields"]  # equal ones beside different schemas are refused
+    alpha = await install(api, crd)
+    stable = Resource(alpha.group, "v1", alpha.plural, alpha.kind)
+    refused = await api.create(stable, gadget("a", api_version=stable.api_version, interval=200))
+    assert refused.causes["spec.interval"].endswith("below a hundred")
+    assert (await api.create(alpha, gadget("a", api_version=alpha.api_version, interval=200))).status == 201
+    assert (await api.read(stable, "a")).ok()["spec"]["interval"] == 200
+
+
 async def test_a_definition_reports_that_it_is_established_and_is_served_soon(api: Api):
     crd = fresh_crd()
     resource = await install(api, crd)

@@ -3,79 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from controller.api import crds_as_yaml, scaler_crd
-from hack.controlplane import BinariesMissing, find_binaries
 from tests.cluster.api import Api
+from tests.cluster.kubectl import SECONDS, Kubectl, find_kubectl
 from tests.cluster.objects import CONFIG_MAPS, GADGETS, config_map, gadget
 from tests.cluster.test_custom_resources import BENCHMARK, scaler
-
-SECONDS = 60.0
-
-
-def _find_kubectl() -> str | None:
-    try:
-        return str(find_binaries().kubectl)
-    except BinariesMissing:
-        return shutil.which("kubectl")
-
-
-class Kubectl:
-    """Runs kubectl as the administrator, in the namespace of the case."""
-
-    def __init__(self, program: str, api: Api, home: Path) -> None:
-        self._program = program
-        kubeconfig = str(api.server.kubeconfig(api.namespace))
-        self._started: list[asyncio.subprocess.Process] = []
-        self._environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": kubeconfig}
-
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        process = await asyncio.create_subprocess_exec(
-            self._program,
-            *arguments,
-            env=self._environment,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        self._started.append(process)
-        return process
-
-    async def stop(self) -> None:
-        """End what is still running."""
-        for process in self._started:
-            if process.returncode is None:
-                process.kill()
-                await process.communicate()
-
-    async def run(self, *arguments: str, stdin: Any = "") -> tuple[int, str, str]:
-        """Exit status, standard output, standard error; a dictionary as input goes in as YAML."""
-        text = stdin if isinstance(stdin, str) else yaml.safe_dump(stdin)
-        process = await self.start(*arguments)
-        out, err = await asyncio.wait_for(process.communicate(text.encode()), SECONDS)
-        return process.returncode or 0, out.decode(), err.decode()
-
-    async def __call__(self, *arguments: str, stdin: Any = "") -> str:
-        """Standard output of a command that must succeed."""
-        status, out, err = await self.run(*arguments, stdin=stdin)
-        assert status == 0, f"kubectl {' '.join(arguments)}: {err}"
-        return out
 
 
 @pytest.fixture
 async def kubectl(api: Api, tmp_path: Path) -> AsyncIterator[Kubectl]:
-    program = _find_kubectl()
+    program = find_kubectl()
     if program is None:
         pytest.skip("there is no kubectl")
-    made = Kubectl(program, api, tmp_path)
+    made = Kubectl(program, api.server.kubeconfig(api.namespace), tmp_path)
     yield made
     await made.stop()
 
@@ -275,6 +221,24 @@ async def test_events_are_shown_for_an_object(kubectl: Kubectl, api: Api):
     (await api("POST", f"/api/v1/namespaces/{api.namespace}/events", event)).ok()
     assert "something is strange" in await kubectl("events", "--for", "configmap/a")
     assert "something is strange" in await kubectl("get", "events")
+
+
+async def test_events_are_found_by_the_preferred_version_of_their_object(kubectl: Kubectl, api: Api):
+    """Why our events name v1 although we ask at v1alpha1."""
+    await kubectl("create", "-f", "-", stdin=scaler())
+    for number, version in enumerate(("v1", "v1alpha1")):
+        about = {"apiVersion": f"worker.gpustack.ai/{version}", "kind": "ModelDeploymentScaler", "name": "chat"}
+        event = {
+            "metadata": {"name": f"chat.{number}"},
+            "involvedObject": {**about, "namespace": api.namespace},
+            "reason": "Rescaled",
+            "message": f"told as {version}",
+            "type": "Normal",
+        }
+        (await api("POST", f"/api/v1/namespaces/{api.namespace}/events", event)).ok()
+    out = await kubectl("events", "--for", "mds/chat")
+    assert "told as v1\n" in out
+    assert "told as v1alpha1" not in out
 
 
 async def test_discovery_and_versions(kubectl: Kubectl):

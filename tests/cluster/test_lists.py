@@ -206,15 +206,10 @@ async def test_a_version_from_the_future_times_out_with_a_cause(api: Api):
         assert answer.message.startswith("Timeout: Too large resource version")
 
 
-async def test_a_read_at_version_zero_and_at_an_old_version_is_served(api: Api):
+async def test_a_read_at_an_old_version_is_served_and_at_no_number_is_500(api: Api):
     version = (await api.create(GADGETS, gadget())).version
-    for query in ({"resourceVersion": "0"}, {"resourceVersion": version}, {}):
-        assert (
-            (await api.read(GADGETS, "one", **query)).status in (200, 404)
-            if query == {"resourceVersion": "0"}
-            else True
-        )
     assert (await api.read(GADGETS, "one", resourceVersion=version)).version == version
+    assert (await api.read(GADGETS, "one", resourceVersion="x")).failure == (500, "")
 
 
 # ---- selectors -------------------------------------------------------------------------------------------------------

@@ -149,7 +149,8 @@ async def test_verbs_that_a_path_does_not_have(api: Api):
         assert (
             await api(method, api.path(CONFIG_MAPS), config_map("a"), content_type="application/json")
         ).status == 405
-    assert (await api("PUT", api.path(GADGETS), gadget("a"))).failure == (400, "BadRequest")
+    for method, kind in (("PUT", "application/json"), ("PATCH", "application/merge-patch+json")):
+        assert (await api(method, api.path(GADGETS), gadget("a"), content_type=kind)).failure == (400, "BadRequest")
     assert (await api("POST", api.path(CONFIG_MAPS, "a"), config_map("a"))).status == 405
     assert (await api("HEAD", api.path(CONFIG_MAPS, "a"))).status == 405
     assert (await api("HEAD", api.path(GADGETS, "a"))).status == 200

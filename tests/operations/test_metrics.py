@@ -37,6 +37,10 @@ def test_a_deleted_scaler_leaves_no_series_and_its_neighbour_keeps_its_own():
     metrics = ScalerMetrics(registry)
     for scaler in ("chat", "code"):
         metrics.report_role("ns", scaler, "server", **KNOWN, limited_by="none")
+        metrics.decisions.labels("ns", scaler).inc()
+        for outcome in ("committed", "overtaken", "moved", "gone", "refused", "failed"):
+            metrics.report_commit("ns", scaler, outcome)
     metrics.forget("ns", "chat")
-    assert _series(registry)
-    assert all('scaler="code"' in series for series in _series(registry))
+    text = generate_latest(registry).decode()
+    assert 'scaler="code"' in text
+    assert 'scaler="chat"' not in text

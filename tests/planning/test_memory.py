@@ -30,7 +30,21 @@ def test_the_fields_for_people_say_the_same(run):
     assert len(role.memory) <= 4096
 
 
-@pytest.mark.parametrize("memory", ["", "nonsense", '{"history": 7}'])
+UNREADABLE = [
+    "",
+    "nonsense",
+    '{"history": 7}',
+    '{"history": {"highs": [[1e300, 2]]}}',
+    '{"history": {"highs": [[1.8e9, -7]]}}',
+    '{"panic": {"since": -1, "last_crossing": 1, "floor": 2}}',
+    '{"panic": {"since": 1, "last_crossing": 1, "floor": 4294967296}}',
+    '{"settling": {"pauses": -1}}',
+    '{"startups_seconds": [-5.0]}',
+    '{"factor": [0.0, 0.0, 0.0, 0.0, 0]}',
+]
+
+
+@pytest.mark.parametrize("memory", UNREADABLE)
 def test_without_a_readable_memory_the_history_for_people_serves(run, memory):
     role = msgspec.structs.replace(remembered(RoleStatus(name="server"), run.state), memory=memory)
     kept = scaling.persist(restored([role], run.now), "server")

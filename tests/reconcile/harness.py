@@ -30,13 +30,14 @@ from controller.api import (
 )
 from controller.embedded.apiserver import ApiServer
 from controller.embedded.apiserver.faults import FaultPlan
+from controller.embedded.apiserver.storage import Change
 from controller.foundation import ScaledClock, format_time, wall_now
 from controller.foundation.settings import ClockSettings, ControllerSettings
 from controller.kube import load_connection
 from controller.wiring import Controller
 
 FACTOR = 100.0
-TIMEOUT_SECONDS = 20.0  # of wall time, for a loaded machine; a passing test needs a fraction of a second
+TIMEOUT_SECONDS = 30.0  # of wall time, for a loaded machine; a passing test needs a fraction of a second
 # Loopback addresses of this process' own: several test runs may share a machine.
 _NETWORK = f"127.{64 + os.getpid() % 128}"
 _addresses = itertools.count(os.getpid() * 7 % 50_000)
@@ -122,7 +123,8 @@ class ScriptedEngine:
 class World:
     """The API server, what lives in it, and controllers."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, schemas: bool = True) -> None:
+        self._schemas = schemas
         self.epoch = wall_now()
         self.clock = ScaledClock(self.epoch, FACTOR)
         self.server = ApiServer(clock=self.clock, create_namespaces=True)
@@ -130,11 +132,12 @@ class World:
         self.engines: list[ScriptedEngine] = []
         self._controllers: list[tuple[Controller, asyncio.Task[int]]] = []
         self._changed = asyncio.Event()
+        self._foreign: set[str] = set()  # resourceVersions that a test wrote
 
     async def start(self) -> None:
         await self.server.start()
         for crd in (scaler_crd(), model_deployment_crd()):
-            self.server.install_crd(crd)
+            self.server.install_crd(crd if self._schemas else _without_schema(crd))
         self.server.write_kubeconfig(self.directory / "kubeconfig")
         for resource in (MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, PODS, EVENTS):
             self.server.store.collection((resource.group, resource.plural)).listeners[self] = self._on_change
@@ -151,6 +154,11 @@ class World:
     def faults(self) -> FaultPlan:
         """What goes wrong on the way to the server."""
         return self.server.faults
+
+    def tighten(self) -> None:
+        """Check what is written from now on, where nothing was checked before."""
+        for crd in (scaler_crd(), model_deployment_crd()):
+            self.server.install_crd(crd)
 
     # ---- objects -----------------------------------------------------------------------------------------------------
 
@@ -245,6 +253,14 @@ class World:
         )
         return engine
 
+    async def loaded(self, name: str = "chat") -> ScriptedEngine:
+        """A target of one Ready replica that serves 2,400 tokens/s, and a scaler that will want three."""
+        self.target(name)
+        engine = await self.replica(0, name)
+        engine.load(1800, 600)
+        self.scaler(name, target=name)
+        return engine
+
     def edit(
         self, resource: Any, name: str, change: Callable[[dict[str, Any]], None], manager: str = "kubectl"
     ) -> None:
@@ -252,7 +268,7 @@ class World:
         obj = self.server.get(resource, name, "team")
         assert obj is not None
         change(obj)
-        self.server.put(obj, manager=manager)
+        self._foreign.add(self.server.put(obj, manager=manager)["metadata"]["resourceVersion"])
 
     # ---- what there is -----------------------------------------------------------------------------------------------
 
@@ -269,6 +285,23 @@ class World:
             for version in self.server.history(MODEL_DEPLOYMENTS, name, "team")
         ]
         return [count for count, _ in itertools.groupby(seen)]
+
+    def audit(self, name: str = "chat") -> None:
+        """No count of the target was ever written but under the fence: by the scaler that was bound, under the term that
+        stood there, with the counts noted beside; and no term ever fell. What a test wrote itself does not count."""
+        before: dict[str, Any] | None = None
+        for version in self.server.history(MODEL_DEPLOYMENTS, name, "team"):
+            now = version.object
+            if before is not None and now["metadata"]["resourceVersion"] not in self._foreign:
+                assert _noted(now, "term", "0").isdigit()
+                assert int(_noted(now, "term", "0")) >= int(_noted(before, "term", "0")), "a term fell"
+                if _counts_of(before) != _counts_of(now):
+                    noted = ",".join(f"{role}={count}" for role, count in sorted(_counts_of(now).items()))
+                    assert _noted(now, "written") == noted, "a count was written without a note"
+                    for key in ("bound-by", "term"):
+                        assert _noted(now, key), f"a count was written without {key}"
+                        assert _noted(now, key) == _noted(before, key), f"a count was written together with {key}"
+            before = None if version.change is Change.DELETED else now
 
     def annotations(self, name: str = "chat") -> dict[str, str]:
         obj = self.server.get(MODEL_DEPLOYMENTS, name, "team")
@@ -351,10 +384,26 @@ class World:
         return await entry[1]
 
 
+def _without_schema(crd: dict[str, Any]) -> dict[str, Any]:
+    """The CRD with every check switched off: objects are stored as they come."""
+    for version in crd["spec"]["versions"]:
+        version["schema"] = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return crd
+
+
+def _counts_of(target: dict[str, Any]) -> dict[str, int]:
+    return {role["name"]: role["replicas"] for role in target["spec"]["roles"]}
+
+
+def _noted(target: dict[str, Any], key: str, default: str = "") -> str:
+    value: str = (target["metadata"].get("annotations") or {}).get(f"scaling.worker.gpustack.ai/{key}", default)
+    return value
+
+
 @asynccontextmanager
-async def world(directory: Path) -> AsyncIterator[World]:
-    """A world that is taken down afterwards."""
-    made = World(directory)
+async def world(directory: Path, *, schemas: bool = True) -> AsyncIterator[World]:
+    """A world that is taken down afterwards; without `schemas` the server takes objects as they come."""
+    made = World(directory, schemas=schemas)
     await made.start()
     try:
         yield made

@@ -12,6 +12,10 @@ UNSUPPORTED = [
     ("a plain role is fine", role(), {}, False),
     ("an elastic role resizes by itself", role(elasticEp={"width": 4}), {}, True),
     ("a role with its own command has no probes", role(command=["sh"]), {}, True),
+    ("a kind that this version does not know", role(kind="Draft"), {}, True),
+    ("a replica of no Pods cannot be", role(size=0), {}, True),
+    ("a count below zero cannot be", role(replicas=-1), {}, True),
+    ("a stopped role is fine", role(replicas=0), {}, False),
     ("a role that the operator calls unmanaged", role(), {"roles": [{"name": "server", "unmanaged": True}]}, True),
 ]
 
@@ -25,6 +29,10 @@ def test_unsupported(declared, status, refused):
     if guard is not None:
         assert guard.reason is ActiveReason.TARGET_UNSUPPORTED
         assert "server" in guard.message
+
+
+def test_a_role_declared_twice_has_no_count():
+    assert unsupported(target([role(), role(replicas=2)]), BOUNDS) is not None
 
 
 def test_a_role_outside_the_scalers_spec_does_not_matter():

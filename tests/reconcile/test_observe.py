@@ -90,3 +90,10 @@ def test_a_pod_that_is_gone_is_forgotten():
     seen, _ = update_sightings({}, [pod(0), pod(1)], NOW)
     seen, _ = update_sightings(seen, [pod(0)], NOW + 1)
     assert set(seen) == {"uid-chat-server-0"}
+
+
+def test_a_clock_that_was_set_back_makes_no_start_of_less_than_no_time():
+    seen, _ = update_sightings({}, [pod(0, ready=False), pod(1)], NOW)
+    seen, startups = update_sightings(seen, [pod(0), pod(1)], NOW - 3600)
+    assert startups == {}
+    assert all(sighting.ready_since <= NOW - 3600 for sighting in seen.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from controller.scaling import (
     Correction,
     Histogram,
     Member,
+    MemberReading,
     Posture,
     RoleCapacity,
     RoleKind,
@@ -21,9 +23,9 @@ from controller.scaling import (
 from controller.scaling.capacity_factor import measured, on_curve, value
 from controller.scaling.histograms import Buckets
 from controller.scaling.known_peak import capped, with_demand
-from controller.scaling.samples import MemberSample, SampleState
+from controller.scaling.samples import Increase, MemberSample, SampleState
 from controller.scaling.state import Factor
-from controller.scaling.ticks import summed
+from controller.scaling.ticks import RoleTick, summed
 from tests.scaling.world import T0, World, server_world
 
 # Concurrency and total tokens/s of Qwen3-8B on an H200, as published.
@@ -46,6 +48,11 @@ def adaptive_world(
 
 
 # ---------------------------------------------------------------- measured capacity
+
+
+def ticked(samples: list[tuple[Member, MemberSample]], seconds: float) -> RoleTick:
+    tick = summed(RoleKind.SERVER, samples, prompt_weight=1.0, prefill=None)
+    return msgspec.structs.replace(tick, seconds=seconds)
 
 
 def factor_after(
@@ -76,23 +83,16 @@ def factor_after(
                 MemberSample(
                     state=state,
                     elapsed_seconds=step if state is SampleState.FRESH else 0.0,
-                    computed_prompt_tokens=0.8 * served * step,
-                    generation_tokens=0.2 * served * step,
-                    running=running,
-                    waiting=waiting,
-                    running_before=running,
+                    increase=Increase(
+                        computed_prompt_tokens=0.8 * served * step, generation_tokens=0.2 * served * step
+                    ),
+                    gauges=MemberReading(running_requests=running, waiting_requests=waiting),
+                    before=MemberReading(running_requests=running),
                 ),
             )
             for index in range(members)
         ]
-        tick = summed(RoleKind.SERVER, samples, None)
-        factor = measured(
-            factor,
-            RoleKind.SERVER,
-            capacity,
-            tick.__class__(**({name: getattr(tick, name) for name in tick.__struct_fields__} | {"seconds": step})),
-            now,
-        )
+        factor = measured(factor, capacity, ticked(samples, step), now)
     return factor
 
 
@@ -154,9 +154,7 @@ def test_without_a_curve_only_saturated_replicas_count() -> None:
 def test_a_saturated_estimate_is_forgotten() -> None:
     # A sticky minimum never recovers after a shift of the mix.
     factor = factor_after(600.0, served=500.0, capacity=POINT, waiting=5.0)
-    tick = summed(RoleKind.SERVER, [], None)
-    later = tick.__class__(**({name: getattr(tick, name) for name in tick.__struct_fields__} | {"seconds": 1800.0}))
-    relaxed = value(measured(factor, RoleKind.SERVER, POINT, later, T0), POINT)
+    relaxed = value(measured(factor, POINT, ticked([], 1800.0), T0), POINT)
     assert relaxed == pytest.approx(1.0 - 0.5 / 2.718, abs=0.01)
 
 
@@ -331,7 +329,7 @@ def test_waiting_work_is_drained_whatever_the_headroom_says() -> None:
         world.roles["server"].serve(17135.0, 10.0)
         decision = world.tick().role("server")
     assert decision.raw >= 4
-    assert "wait to be drained" in decision.algorithm_reason
+    assert "waiting to be drained" in decision.algorithm_reason
 
 
 def test_a_burst_asks_for_more_under_a_stricter_posture() -> None:

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.scaling import Histogram
-from controller.scaling.histograms import Buckets, add, increase, quantile, share_surely_above, well_formed
+from controller.scaling.histograms import (
+    Buckets,
+    add,
+    increase,
+    quantile,
+    share_surely_above,
+    total_increase,
+    well_formed,
+)
 
 BOUNDS = (0.1, 0.5, 1.0)
 
@@ -119,3 +127,31 @@ def test_what_is_no_histogram(bounds: tuple[float, ...], cumulative: tuple[float
 
 def test_other_bounds_than_before_cannot_be_subtracted() -> None:
     assert increase(Histogram((0.1,), (2.0, 3.0)), Histogram((0.2,), (1.0, 1.0))) is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 9), min_size=4, max_size=4), st.lists(st.integers(0, 9), min_size=4, max_size=4)
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_the_increase_of_many_is_the_sum_of_each(members: list[tuple[list[int], list[int]]]) -> None:
+    readings = []
+    for start, growth in members:
+        before = tuple(float(sum(start[: index + 1])) for index in range(4))
+        now = tuple(count + float(sum(growth[: index + 1])) for index, count in enumerate(before))
+        readings.append((Histogram(BOUNDS, now), Histogram(BOUNDS, before)))
+    assert total_increase(readings) == add([increase(now, before) for now, before in readings])
+
+
+def test_a_member_whose_buckets_cannot_be_compared_is_left_out() -> None:
+    good = (Histogram(BOUNDS, (1.0, 2.0, 3.0, 4.0)), Histogram(BOUNDS, (0.0, 0.0, 0.0, 0.0)))
+    fallen = (Histogram(BOUNDS, (0.0, 2.0, 3.0, 4.0)), Histogram(BOUNDS, (9.0, 9.0, 9.0, 9.0)))
+    other = (Histogram((0.5,), (1.0, 2.0)), Histogram((0.5,), (0.0, 0.0)))
+    assert total_increase([good, fallen]) == Buckets(BOUNDS, (1.0, 2.0, 3.0, 4.0))
+    assert total_increase([good, other]) == Buckets((0.5,), (3.0, 6.0))
+    assert total_increase([fallen]) is None
+    assert total_increase([]) is None

@@ -386,3 +386,14 @@ def test_members_of_a_crowd_are_forgotten_with_their_pods() -> None:
     assert list(world.state.roles["server"].members) == ["pod-49"]
     assert len(msgspec.json.encode(world.state)) < 20_000
     assert isinstance(world.observe().roles[0].members[0], Member)
+
+
+def test_a_band_raises_beyond_a_roles_own_recommendation_where_no_up_window_forbids_it() -> None:
+    world = three_roles((RatioSpec(numerator_role="prefill", denominator_role="decode", min=1.0),))
+    world.roles["prefill"].current = 1
+    for _ in range(30):
+        world.roles["prefill"].serve(500.0, INTERVAL, prompt_share=1.0)
+        world.roles["decode"].serve(3500.0, INTERVAL, prompt_share=0.0)
+        decision = world.tick()
+    assert (decision.role("prefill").raw, decision.role("prefill").desired) == (1, 4)
+    assert decision.role("prefill").limited_by == "ratio"

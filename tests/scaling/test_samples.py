@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from controller.scaling import Histogram, Member, MemberReading
+from controller.scaling.histograms import Buckets, total_increase
 from controller.scaling.samples import MemberState, SampleState, sample, unambiguous
 from tests.scaling.world import INTERVAL, T0
 
@@ -146,7 +147,7 @@ def test_a_reading_is_classified(
 ) -> None:
     _, seen = sample(before, now, T0 + INTERVAL, INTERVAL)
     assert seen.state is state
-    assert seen.computed_prompt_tokens == prompt
+    assert seen.increase.computed_prompt_tokens == prompt
 
 
 def test_a_rate_is_over_the_members_own_elapsed_time() -> None:
@@ -164,7 +165,7 @@ def test_a_missing_reading_keeps_the_baseline_so_that_the_next_one_spans_the_gap
     state = baseline()
     state, _ = sample(state, msgspec.structs.replace(member(), reading=None), T0 + INTERVAL, INTERVAL)
     _, seen = sample(state, member(T0 + 2 * INTERVAL, **GROWN), T0 + 2 * INTERVAL, INTERVAL)
-    assert (seen.computed_prompt_tokens, seen.elapsed_seconds) == (1500.0, 2 * INTERVAL)
+    assert (seen.increase.computed_prompt_tokens, seen.elapsed_seconds) == (1500.0, 2 * INTERVAL)
 
 
 def test_a_gauge_is_distrusted_at_the_third_sample_without_any_progress() -> None:
@@ -203,11 +204,9 @@ def test_a_histogram_counts_only_against_a_comparable_one(counts: tuple[float, .
     bounds = (0.1, 0.5)
     before = baseline(ttft=Histogram(bounds, (1.0, 1.0, 1.0)))
     state, seen = sample(before, member(ttft=Histogram(bounds, counts), **GROWN), T0 + INTERVAL, INTERVAL)
-    if usable:
-        assert seen.ttft is not None
-        assert seen.ttft.cumulative == (0.0, 1.0, 2.0)
-    else:
-        assert seen.ttft is None
+    now, then = seen.gauges.ttft, seen.before.ttft
+    found = total_increase([(now, then)]) if now is not None and then is not None else None
+    assert found == (Buckets(bounds, (0.0, 1.0, 2.0)) if usable else None)
     assert msgspec.json.decode(msgspec.json.encode(state), type=MemberState) == state
 
 

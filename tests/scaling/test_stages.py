@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -11,26 +9,18 @@ from hypothesis import strategies as st
 
 from controller.scaling import (
     Behavior,
-    DecisionSpec,
     DirectionBehavior,
     MetricsStatus,
     PolicyType,
     Pool,
     RatioSpec,
-    RoleKind,
     RoleObservation,
-    RoleSpec,
     ScalingPolicy,
     SelectPolicy,
     Stage,
-    TokenThroughput,
 )
 from controller.scaling.history import History, Recommendation
-from controller.scaling.recommendation import Recommended
 from controller.scaling.stages import (
-    Context,
-    Plans,
-    RoleContext,
     RolePlan,
     bounds,
     consolidation,
@@ -42,91 +32,10 @@ from controller.scaling.stages import (
     stabilization,
     step,
 )
-from controller.scaling.stages.projection import AtLeast, broken, project, rules_of
 from controller.scaling.stages.settling import after_rollback, observed_settling, stalled_replicas
-from controller.scaling.state import RoleState, ScaleEvent, Settling
+from controller.scaling.state import ScaleEvent, Settling
+from tests.scaling.stage_world import Given, world
 from tests.scaling.world import T0
-
-SETTLED = Settling()
-KNOWN = History(known_since=T0 - 10_000.0, last=T0 - 15.0)
-
-
-@dataclass
-class Given:
-    """One role as a stage finds it."""
-
-    current: int = 4
-    desired: int = 4
-    floor: int = 0
-    ceiling: int = 1000
-    low: int = 1
-    high: int = 20
-    raw: int | None = 4
-    recommended_high: int | None = None
-    load: float | None = None
-    follows: bool = False
-    panicking: bool = False
-    sampled: float | None = 10_000.0
-    history: History = KNOWN
-    events: tuple[ScaleEvent, ...] = ()
-    settling: Settling = SETTLED
-    unadmitted: int = 0
-    starting: int = 0
-    pool: str | None = None
-    cost: float = 1.0
-    bounded: bool = True
-
-
-def world(
-    roles: dict[str, Given],
-    *,
-    ratios: tuple[RatioSpec, ...] = (),
-    behavior: Behavior | None = None,
-    pools: tuple[Pool, ...] = (),
-) -> tuple[Plans, Context]:
-    specs, plans, contexts = [], {}, {}
-    for name, role in roles.items():
-        spec = RoleSpec(name=name, kind=RoleKind.SERVER, min_replicas=role.low, max_replicas=role.high)
-        specs.append(spec)
-        plans[name] = RolePlan(
-            name=name,
-            current=role.current,
-            desired=role.desired,
-            floor=role.floor,
-            ceiling=role.ceiling,
-            minimum=role.low if role.bounded else 0,
-            maximum=role.high if role.bounded else 10**9,
-        )
-        contexts[name] = RoleContext(
-            role=spec,
-            observation=RoleObservation(
-                name=name,
-                current_replicas=role.current,
-                ready_replicas=role.current,
-                unadmitted_replicas=role.unadmitted,
-                starting_replicas=role.starting,
-                pool=role.pool,
-                accelerators_per_replica=role.cost,
-            ),
-            state=RoleState(
-                sampling_since=None if role.sampled is None else T0 - role.sampled,
-                history=role.history,
-                events=role.events,
-                settling=role.settling,
-            ),
-            recommended=Recommended(
-                raw=role.raw,
-                high=role.recommended_high,
-                load=role.load,
-                reason="no member answered",
-                panicking=role.panicking,
-                follows_ratio=role.follows,
-            ),
-            status=MetricsStatus.SAMPLED,
-            stable_seconds=180.0,
-        )
-    spec = DecisionSpec(roles=tuple(specs), algorithm=TokenThroughput(), ratios=ratios, behavior=behavior or Behavior())
-    return plans, Context(spec=spec, roles=contexts, pools=pools, now=T0)
 
 
 def alone(stage, role: Given, **others: object) -> RolePlan:
@@ -161,6 +70,26 @@ COVERAGE = [
 @pytest.mark.parametrize(("role", "after"), COVERAGE)
 def test_coverage(role: Given, after: int) -> None:
     assert alone(coverage, role).desired == after
+
+
+MUTE = [
+    pytest.param(MetricsStatus.ALL_SCRAPES_FAILED, 4, id="while one role does not answer, no other shrinks"),
+    pytest.param(MetricsStatus.NO_READY_REPLICAS, 4, id="or has no Ready member"),
+    pytest.param(MetricsStatus.PARTIAL_COVERAGE, 2, id="a few silent members of one do not hold the others"),
+]
+
+
+@pytest.mark.parametrize(("status", "after"), MUTE)
+def test_one_broken_role_lets_the_others_grow_and_not_shrink(status: MetricsStatus, after: int) -> None:
+    roles = {
+        "shrinking": Given(desired=2, raw=2),
+        "growing": Given(desired=6, raw=6),
+        "broken": Given(raw=None, status=status),
+    }
+    plans = coverage(*world(roles))
+    assert (plans["shrinking"].desired, plans["growing"].desired, plans["broken"].desired) == (after, 6, 4)
+    if after == 4:
+        assert plans["shrinking"].records[-1].reason == "broken does not answer: nothing shrinks"
 
 
 def test_coverage_says_how_long_it_still_takes() -> None:
@@ -544,119 +473,9 @@ def test_a_start_is_stalled_after_half_an_hour_or_three_times_the_measured_one()
     assert stalled_replicas(since, single, 76.0, T0 + 1800.0) == 1, "each on its own clock where it is known"
 
 
-# ---------------------------------------------------------------- joint
-
-
-def joined(prefill: Given, decode: Given, **band: float) -> tuple[int, int, str]:
-    spec = RatioSpec(numerator_role="p", denominator_role="d", **band)
-    plans, context = world({"p": prefill, "d": decode}, ratios=(spec,))
-    after = joint(plans, context)
-    return after["p"].desired, after["d"].desired, after["p"].records[-1].reason
-
-
-JOINT = [
-    pytest.param(
-        Given(desired=4), Given(desired=4), {"min": 0.5, "max": 2.0}, (4, 4), id="a band that is kept moves nothing"
-    ),
-    pytest.param(Given(desired=2), Given(desired=6), {"min": 0.5}, (3, 6), id="a broken band is met by raising"),
-    pytest.param(
-        Given(desired=2, ceiling=2), Given(desired=6), {"min": 0.5}, (2, 4), id="under a ceiling the other comes down"
-    ),
-    pytest.param(
-        Given(current=3, desired=2, ceiling=3),
-        Given(current=6, desired=9, floor=6),
-        {"min": 0.5},
-        (3, 6),
-        id="as far as both allow",
-    ),
-    pytest.param(
-        Given(current=1, desired=2, ceiling=2),
-        Given(current=8, desired=9, floor=8),
-        {"min": 0.5},
-        (1, 8),
-        id="without any solution both keep their counts",
-    ),
-    pytest.param(
-        Given(current=1, desired=9, ceiling=2),
-        Given(current=30, desired=30, floor=8, ceiling=9),
-        {"min": 0.5},
-        (1, 9),
-        id="or what bounds and a roll-back leave of them",
-    ),
-]
-
-
-@pytest.mark.parametrize(("prefill", "decode", "band", "after"), JOINT)
-def test_joint(prefill: Given, decode: Given, band: dict[str, float], after: tuple[int, int]) -> None:
-    assert joined(prefill, decode, **band)[:2] == after
-
-
-def test_a_clash_names_the_constraints() -> None:
-    prefill = Given(current=1, desired=2, floor=1, ceiling=2)
-    reason = joined(prefill, Given(current=8, desired=9, floor=8, ceiling=20), min=0.5)[2]
-    assert reason == "nothing moves: d must be 8…20, p must be 1…2, and p ≥ 0.5 × d"
-
-
-def test_roles_without_a_band_between_them_do_not_hold_each_other() -> None:
-    spec = RatioSpec(numerator_role="p", denominator_role="d", min=0.5)
-    roles = {
-        "p": Given(current=1, desired=2, ceiling=2),
-        "d": Given(current=8, desired=9, floor=8),
-        "free": Given(current=1, desired=7),
-    }
-    plans, context = world(roles, ratios=(spec,))
-    assert {name: plan.desired for name, plan in joint(plans, context).items()} == {"p": 1, "d": 8, "free": 7}
-
+# ---------------------------------------------------------------- what all stages promise
 
 counts = st.integers(0, 12)
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, int], dict[str, int], tuple[RatioSpec, ...]]:
-    names = draw(st.sampled_from([("e", "p"), ("e", "p", "d")]))
-    floors = {name: draw(st.integers(0, 6)) for name in names}
-    ceilings = {name: floors[name] + draw(st.integers(0, 6)) for name in names}
-    wanted = {name: draw(counts) for name in names}
-    ratios = []
-    for above, below in (("e", "p"), ("p", "d"), ("d", "e")):
-        if above in names and below in names and draw(st.booleans()):
-            low = draw(st.one_of(st.none(), st.sampled_from([0.25, 0.5, 1.0, 1.5])))
-            ratios.append(
-                RatioSpec(
-                    numerator_role=above,
-                    denominator_role=below,
-                    min=low,
-                    max=draw(st.one_of(st.none(), st.sampled_from([1.0, 2.0, 3.0]))),
-                )
-            )
-    return wanted, floors, ceilings, tuple(ratios)
-
-
-@given(problems())
-@settings(max_examples=200, deadline=None)
-def test_the_projection_finds_a_vector_whenever_there_is_one(problem) -> None:
-    wanted, floors, ceilings, ratios = problem
-    rules = rules_of(ratios, wanted)
-    found = project(wanted, floors, ceilings, rules)
-    vectors = [{}]
-    for name in wanted:
-        vectors = [vector | {name: count} for vector in vectors for count in range(floors[name], ceilings[name] + 1)]
-    possible = [vector for vector in vectors if not broken(vector, rules)]
-    assert (found is not None) == bool(possible)
-    if found is not None:
-        assert found in possible
-        if all(floors[name] <= count <= ceilings[name] for name, count in wanted.items()) and not broken(wanted, rules):
-            assert found == wanted, "what keeps everything is not touched"
-
-
-def test_contradictory_bands_leave_only_nothing() -> None:
-    rules = (AtLeast("p", 2.0, "d"), AtLeast("d", 1.0, "p"))
-    zero = {"p": 0, "d": 0}
-    assert project({"p": 3, "d": 3}, zero, {"p": 1000, "d": 1000}, rules) == zero
-    assert project({"p": 3, "d": 3}, {"p": 1, "d": 1}, {"p": 1000, "d": 1000}, rules) is None
-
-
-# ---------------------------------------------------------------- what all stages promise
 
 
 STAGES = [coverage, ratio, bounds, stabilization, step, consolidation, quota, settling, joint]

@@ -262,7 +262,7 @@ def test_a_backlog_that_nobody_comes_to_drain_asks_for_replicas() -> None:
     # 120 requests of 1,000 tokens wait: within a minute that is two replicas beside the two that are busy.
     decision = backlog_world(starting=0).decisions[-1].role("server")
     assert decision.raw == 5
-    assert "120 requests waiting" in decision.algorithm_reason
+    assert "120 requests are waiting" in decision.algorithm_reason
 
 
 def test_a_backlog_waits_for_the_replicas_that_already_come() -> None:

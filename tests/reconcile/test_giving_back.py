@@ -1,0 +1,50 @@
+"""What a scaler holds it gives back: when it is deleted, also when nobody can read its spec any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.api import MODEL_DEPLOYMENT_SCALERS
+from tests.reconcile.harness import World
+
+FINALIZER = "scaling.worker.gpustack.ai/binding"
+
+
+INVALID = [
+    ("a role has bounds that cannot be", lambda spec: spec.update(roles=[{"name": "server", "maxReplicas": 0}])),
+    ("the target's name is gone", lambda spec: spec.update(targetRef={})),
+    ("the target's name is a number", lambda spec: spec.update(targetRef={"name": 5})),
+    ("the spec is empty", lambda spec: spec.clear()),
+]
+
+
+@pytest.mark.parametrize("damage", [c[1] for c in INVALID], ids=[c[0] for c in INVALID])
+async def test_a_scaler_that_became_invalid_still_gives_its_target_back_when_it_is_deleted(lax: World, damage):
+    await lax.loaded()
+    await lax.controller()
+    await lax.until(lambda: "bound-by" in lax.annotations(), "bound")
+    lax.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: damage(obj["spec"]))
+    await lax.until(lambda: lax.reason("ScalingActive") == "InvalidSpec", "refused")
+    lax.server.delete(MODEL_DEPLOYMENT_SCALERS, "chat", "team")
+    await lax.until(lambda: lax.server.get(MODEL_DEPLOYMENT_SCALERS, "chat", "team") is None, "gone")
+    assert "bound-by" not in lax.annotations()
+
+
+async def test_a_scaler_sent_to_another_target_gives_the_first_one_back(lax: World):
+    await lax.loaded()
+    lax.target("other")
+    (await lax.replica(0, "other")).load(1800, 600)
+    await lax.controller()
+    await lax.until(lambda: lax.count() == 3, "grown")
+    lax.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj["spec"].update(targetRef={"name": "other"}))
+    await lax.until(lambda: lax.count("other") == 3, "the other one is scaled")
+    await lax.until(lambda: "bound-by" not in lax.annotations(), "the first one is free")
+
+
+async def test_a_scaler_copied_with_its_finalizer_and_an_impossible_target_can_be_deleted(lax: World):
+    await lax.controller()
+    made = lax.scaler(target="no/such\\name")
+    made["metadata"]["finalizers"] = [FINALIZER]
+    lax.server.put(made)
+    lax.server.delete(MODEL_DEPLOYMENT_SCALERS, "chat", "team")
+    await lax.until(lambda: lax.server.get(MODEL_DEPLOYMENT_SCALERS, "chat", "team") is None, "gone")
