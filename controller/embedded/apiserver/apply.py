@@ -26,6 +26,7 @@ from controller.embedded.apiserver.field_sets import (
     without_fields,
 )
 from controller.embedded.apiserver.merging import merge
+from controller.embedded.apiserver.resources import ServedVersion
 from controller.embedded.apiserver.shapes import Shape
 
 APPLY = "Apply"
@@ -136,6 +137,27 @@ def track_update(managers: Managers, author: Author, old: Object, new: Object) -
         own = managers.get(author.manager, _NOTHING)
         tracked[author.manager] = own.at((own.fields - removed) | written, author.now)
     return tracked
+
+
+def managers_of(served: ServedVersion, obj: Object) -> Managers:
+    """The managers of an object whose versions can be converted: of an Event, not those of the other group."""
+    known = [version.api_version for version in served.type.versions.values()]
+    return {manager: owned for manager, owned in read_managers(obj).items() if manager.api_version in known}
+
+
+def record_managers(
+    served: ServedVersion, obj: Object, current: Object, managers: Managers | None, author: Author
+) -> None:
+    """Put the managers after a write into `obj`; unchanged ones exactly as they are stored."""
+    held = current["metadata"].get("managedFields")
+    if managers is None:
+        if not held:  # an object without managers stays so until somebody applies
+            return
+        managers = track_update(managers_of(served, current), author, current, obj)
+    if held and managers == read_managers(current):
+        obj["metadata"]["managedFields"] = held
+    else:
+        write_managers(obj, managers)
 
 
 @dataclass(frozen=True, slots=True)

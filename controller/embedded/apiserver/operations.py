@@ -24,7 +24,8 @@ from controller.embedded.apiserver.apply import (
     Manager,
     Managers,
     apply_configuration,
-    read_managers,
+    managers_of,
+    record_managers,
     strips_managers,
     track_update,
     write_managers,
@@ -50,7 +51,7 @@ from controller.embedded.apiserver.strategy import (
     only_half,
 )
 from controller.embedded.apiserver.targets import Draft, Outcome, Target, copied, view_copy
-from controller.embedded.apiserver.typed import untyped
+from controller.embedded.apiserver.typed import converted, typed_name, untyped
 from controller.foundation import Clock, format_time, wall_now
 
 # A patch that loses against other writers is applied anew this often before it is a conflict (as the real server does).
@@ -233,11 +234,11 @@ class Operations:
         given = configuration if isinstance(configuration, dict) else {}
         if (given.get("apiVersion"), given.get("kind")) != (served.api_version, served.type.kind):
             raise errors.bad_request(f"invalid object type: {given.get('apiVersion')}, Kind={given.get('kind')}")
-        subject = _typed_name(given)
+        subject = typed_name(given)
         schema = served.schema or (None if served.type.custom else builtin_schema(served.type.resource))
         if problem := untyped(given, schema):
             raise errors.internal(f"failed to create typed patch object {subject}: {problem}")
-        whole = _converted(served, copied(configuration), subject)
+        whole = converted(served, copied(configuration), subject)
         stated = only_half(served, whole, target.subresource)
         nameless = not stated["metadata"].get("name")
         target.place(stated["metadata"])
@@ -250,7 +251,7 @@ class Operations:
             if wanted and stored is not None and parse_resource_version(wanted) != stored.resource_version:
                 raise errors.modified(target.resource, target.name)
             live = view_copy(served, stored) if stored else {"metadata": {}}
-            managers = _managers_of(served, live)
+            managers = managers_of(served, live)
             live["metadata"].pop("managedFields", None)
             author = Author(manager, root_shape(served.schema), format_time(self.now(served)))
             try:
@@ -349,7 +350,7 @@ class Operations:
             obj["status"] = crd_status(obj, current, now)
         metadata.pop("managedFields", None)
         if not untracked:
-            _record_managers(served, obj, current, managers, Author(manager, root_shape(served.schema), now))
+            record_managers(served, obj, current, managers, Author(manager, root_shape(served.schema), now))
         if obj == current:
             return Outcome(current, warnings=draft.warnings)
         if draft.options.dry_run:
@@ -361,48 +362,6 @@ class Operations:
             return Outcome(obj, warnings=draft.warnings)
         written = collection.commit(served.unview(obj))
         return Outcome(served.view(written.object), warnings=draft.warnings)
-
-
-def _managers_of(served: ServedVersion, obj: Object) -> Managers:
-    """The managers of an object whose versions can be converted: of an Event, not those of the other group."""
-    known = [version.api_version for version in served.type.versions.values()]
-    return {manager: owned for manager, owned in read_managers(obj).items() if manager.api_version in known}
-
-
-def _record_managers(
-    served: ServedVersion, obj: Object, current: Object, managers: Managers | None, author: Author
-) -> None:
-    """Put the managers after a write into `obj`; unchanged ones exactly as they are stored."""
-    held = current["metadata"].get("managedFields")
-    if managers is None:
-        if not held:  # an object without managers stays so until somebody applies
-            return
-        managers = track_update(_managers_of(served, current), author, current, obj)
-    if held and managers == read_managers(current):
-        obj["metadata"]["managedFields"] = held
-    else:
-        write_managers(obj, managers)
-
-
-def _converted(served: ServedVersion, configuration: Object, subject: str) -> Object:
-    """A configuration as an object of its kind. Raises ApiError 500 for what only its type can tell, such as times."""
-    try:
-        return read_as(served, configuration)
-    except errors.Undecodable as error:
-        json = "" if error.problem.startswith("parsing") else "error decoding from json: "
-        kind = f"{served.type.group}/{served.version}, Kind={served.type.kind}"
-        raise errors.internal(
-            f"failed to convert new object {subject} to proper version: unable to convert unstructured object to "
-            f"{kind}: {json}{error.problem}"
-        ) from None
-
-
-def _typed_name(obj: Object) -> str:
-    metadata = obj.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    version = str(obj.get("apiVersion"))
-    return f"({name}; {version if '/' in version else f'/{version}'}, Kind={obj.get('kind')})"
 
 
 def is_finished(obj: Object) -> bool:

@@ -39,6 +39,8 @@ _ITEM_TYPES: dict[str, tuple[type, str]] = {
 def read_as(served: ServedVersion, body: Any) -> Object:
     """`body` as an object of the served kind. Raises ApiError 400 for another kind, or for metadata of wrong types."""
     kind = served.type.kind
+    if body is None and not served.type.custom:
+        body = {}
     if not isinstance(body, dict):
         raise errors.bad_request(
             f"couldn't get version/kind; json parse error: json: cannot unmarshal into an object of kind {kind}"

@@ -21,6 +21,7 @@ _FALSE = frozenset(("", "0", "f", "false"))
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 # A field selector that asks for one name makes it the name that authorization sees.
 _ONE_NAME = re.compile(r"(?:^|,)metadata\.name==?([^,=!]+)")
+_INT64 = 1 << 63
 # metav1.FieldManager: longer names are refused.
 _MAX_MANAGER_LENGTH = 128
 
@@ -95,14 +96,17 @@ def _boolean(query: Mapping[str, str], name: str) -> bool | None:
     return text in _TRUE
 
 
-def _integer(query: Mapping[str, str], name: str) -> int | None:
-    text = query.get(name, "")
-    if not text:
+def integer(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number of a query. Raises ApiError 400."""
+    text = query.get(name)
+    if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})') from None
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    value = int(text)
+    if not -_INT64 <= value < _INT64:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return value
 
 
 def parse_resource_version(text: str, *, listing: bool = False) -> int | None:
@@ -138,13 +142,13 @@ class ListOptions:
         options = cls(
             label_selector=query.get("labelSelector", ""),
             field_selector=query.get("fieldSelector", ""),
-            limit=_integer(query, "limit") or 0,
+            limit=max(0, integer(query, "limit") or 0),
             continue_token=query.get("continue", ""),
             resource_version=query.get("resourceVersion", ""),
             match=query.get("resourceVersionMatch", ""),
             send_initial_events=_boolean(query, "sendInitialEvents"),
             allow_bookmarks=bool(_boolean(query, "allowWatchBookmarks")),
-            timeout_seconds=_integer(query, "timeoutSeconds"),
+            timeout_seconds=integer(query, "timeoutSeconds"),
         )
         causes = options._watch_causes() if watching else options._list_causes()
         if causes:

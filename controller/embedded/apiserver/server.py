@@ -29,6 +29,7 @@ from controller.embedded.apiserver.crds import resource_from_crd
 from controller.embedded.apiserver.deletion import DeleteOptions, delete_now
 from controller.embedded.apiserver.documents import Documents
 from controller.embedded.apiserver.errors import ApiError, Object, internal
+from controller.embedded.apiserver.expiry import Expiry
 from controller.embedded.apiserver.faults import (
     Action,
     Delay,
@@ -126,6 +127,9 @@ class ApiServer:
         )
         self._garbage = Garbage(self.operations, self.registry)
         self._garbage.start()
+        events = self.store.collection(("", "events"))
+        self._expiry = Expiry(events)
+        events.listeners[self] = self._expiry.observe
         settings = Settings(bookmark_interval_seconds, future_wait_seconds)
         self._handler = ResourceHandler(
             self.store, self.registry, self.operations, clock, rng, settings, self.access, set()
@@ -170,12 +174,14 @@ class ApiServer:
             raise OperationFailed(_cannot_listen(host, port, error)) from None
         self._runner = runner
         self._garbage.drain()
+        self._expiry.start()
         bound = runner.addresses[0]
         self._authority = certificate_authority
         self._url = f"{'https' if tls else 'http'}://{host}:{bound[1]}"
 
     async def stop(self) -> None:
         """End every watch, then close the port and the connections."""
+        self._expiry.stop()
         for watcher in tuple(self._handler.watchers):
             watcher.close()
         if self._runner is not None:

@@ -92,6 +92,9 @@ def _check(schema: Any, place: _Place, causes: list[Cause]) -> None:
     if found:
         causes += [_forbidden(f"{path}.{name}", f"{name} is not supported") for name in found]
         return
+    if isinstance(schema.get("items"), list):
+        causes.append(_forbidden(f"{path}.items", "items must be a schema object and not an array"))
+        return
     _check_type(schema, place, causes)
     _check_extensions(schema, path, causes)
     if schema.get("uniqueItems"):

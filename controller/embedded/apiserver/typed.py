@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from controller.embedded.apiserver import errors
 from controller.embedded.apiserver.errors import Object, shown
 from controller.embedded.apiserver.field_sets import missing_keys
+from controller.embedded.apiserver.reading import read_as
+from controller.embedded.apiserver.resources import ServedVersion
 from controller.embedded.apiserver.shapes import Shape
 
 _IDENTITY = frozenset(("apiVersion", "kind"))
@@ -131,3 +134,24 @@ def _go(value: Any, *, typed: bool = False) -> str:
     if isinstance(value, str) and typed:
         return shown(value)
     return "<nil>" if value is None else str(value) if isinstance(value, str) else shown(value)
+
+
+def converted(served: ServedVersion, configuration: Object, subject: str) -> Object:
+    """A configuration as an object of its kind. Raises ApiError 500 for what only its type can tell, such as times."""
+    try:
+        return read_as(served, configuration)
+    except errors.Undecodable as error:
+        json = "" if error.problem.startswith("parsing") else "error decoding from json: "
+        kind = f"{served.type.group}/{served.version}, Kind={served.type.kind}"
+        raise errors.internal(
+            f"failed to convert new object {subject} to proper version: unable to convert unstructured object to "
+            f"{kind}: {json}{error.problem}"
+        ) from None
+
+
+def typed_name(obj: Object) -> str:
+    metadata = obj.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    version = str(obj.get("apiVersion"))
+    return f"({name}; {version if '/' in version else f'/{version}'}, Kind={obj.get('kind')})"

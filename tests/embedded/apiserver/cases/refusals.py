@@ -15,6 +15,7 @@ from tests.embedded.apiserver.cases.steps import (
     MAPS,
     NEWER_EVENTS,
     ONE,
+    PODS,
     WIDGETS,
     Step,
     apply,
@@ -25,6 +26,7 @@ from tests.embedded.apiserver.cases.steps import (
     lease,
     newer_event,
     patch,
+    pod,
     post,
     put,
     widget,
@@ -129,6 +131,28 @@ EVENT_CHANGES: tuple[dict[str, Any], ...] = (
     {"note": "x", "reason": "y", "action": "z"},
     {"series": {"count": 2, "lastObservedTime": MICRO}},
     {"metadata": {"labels": {"a": "b"}}},
+)
+DELETE_OPTIONS: tuple[dict[str, Any], ...] = (
+    {"gracePeriodSeconds": "x"},
+    {"gracePeriodSeconds": 1.5},
+    {"preconditions": 5},
+    {"preconditions": {"uid": 5}},
+    {"preconditions": {"uid": "other"}},
+    {"propagationPolicy": 5},
+    {"propagationPolicy": "X"},
+    {"orphanDependents": "x"},
+    {"orphanDependents": True, "propagationPolicy": "Orphan"},
+    {"dryRun": "All"},
+    {"dryRun": ["x"]},
+)
+POD_FAULTS: tuple[dict[str, Any], ...] = (
+    {"containers": "x"},
+    {"containers": ["x"]},
+    {"containers": [{"name": 5}]},
+    {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": "x"}]}]},
+    {"terminationGracePeriodSeconds": "x"},
+    {"nodeSelector": {"a": 1}},
+    {"nodeName": 5},
 )
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}
@@ -372,6 +396,17 @@ REFUSALS = (
         post(LEASES, {**lease(), "spec": "x"}, only=SAID),
         post(LEASES, lease(colour="x", renewTime=None)),
         post(LEASES, lease("two", colour="x"), query={"fieldValidation": "Strict"}, only=SAID),
+    ),
+    case(
+        "deletions that are refused",
+        post(MAPS, config_map()),
+        *(delete(MAP, options, only=SAID) for options in DELETE_OPTIONS),
+        Step("GET", MAPS, query={"limit": "x"}, only=SAID),
+        Step("GET", MAPS, query={"limit": "99999999999999999999"}, only=SAID),
+        Step("GET", MAPS, query={"limit": "-1"}, only=("kind",)),
+        Step("GET", MAPS, query={"timeoutSeconds": "1.5"}, only=SAID),
+        post(MAPS, b"null", only=SAID),
+        *(post(PODS, pod(**fault), only=SAID) for fault in POD_FAULTS),
     ),
     case(
         "schemas that are refused",
