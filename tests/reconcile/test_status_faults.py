@@ -69,4 +69,4 @@ async def test_somebody_who_keeps_writing_the_scaler_stops_neither_growth_nor_sh
         await team.until(lambda: team.count() == 1, "and shrunk")
     finally:
         storming.cancel()
-    assert written > 100
+    assert written > 20  # against a handful of writes of ours: a storm even on a slow machine
