@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 import orjson
 from prometheus_client import CollectorRegistry
@@ -158,6 +159,9 @@ class Controller:
             )
             self._client.gate = self._elector.check_write
         self._election: asyncio.Task[None] | None = None
+        # They end before the connection does, or their last requests would look like failures.
+        self._informers: list[asyncio.Task[None]] = []
+        self._recorder: list[asyncio.Task[None]] = []
         self._synced = False
 
     def request_stop(self) -> None:
@@ -173,8 +177,8 @@ class Controller:
                 Component("connection", self._reach_server, self._client.close),
                 Component("scraper", stop=self._scraper.close),
                 Component("event loop probe", self._start_probe),
-                Component("caches", self._start_caches),
-                Component("events", self._start_events),
+                Component("caches", self._start_caches, lambda: self._end(self._informers)),
+                Component("events", self._start_events, lambda: self._end(self._recorder)),
                 Component("election", self._start_election, self._stop_election),
             ],
             handle_signals=handle_signals,
@@ -222,7 +226,7 @@ class Controller:
 
     async def _start_caches(self) -> None:
         for informer in self._caches.informers:
-            self._life.spawn(f"informer {informer.resource.plural}", informer.run())
+            self._informers.append(self._life.spawn(f"informer {informer.resource.plural}", informer.run()))
         try:
             async with asyncio.timeout(CACHE_SYNC_SECONDS):
                 for registration in self._caches.registrations:
@@ -249,10 +253,10 @@ class Controller:
             if resource.group == GROUP and resource.plural not in served:
                 self._log.info("not installed, so no prior can be inferred from it", kind=resource.kind)
                 continue
-            self._life.spawn(f"informer {resource.plural}", informer.run())
+            self._informers.append(self._life.spawn(f"informer {resource.plural}", informer.run()))
 
     async def _start_events(self) -> None:
-        self._life.spawn("events", self._events.run())
+        self._recorder.append(self._life.spawn("events", self._events.run()))
 
     async def _start_election(self) -> None:
         self._election = self._life.spawn("election", self._elect())
@@ -294,6 +298,12 @@ class Controller:
         if self._election is not None:
             self._election.cancel()
             await asyncio.wait({self._election})
+
+    async def _end(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     # ---- health ------------------------------------------------------------------------------------------------------
 

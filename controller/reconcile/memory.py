@@ -44,6 +44,7 @@ class ScalerMemory:
     silent_since: float | None = None  # since when no role could be sampled
     silence_told: bool = False
     held: bool = False  # another writer made this one stop, and an event said so
+    refusal: str = ""  # why the API server refused a write, as last put into an event
     setbacks: int = 0  # reconciles in a row that could not go on
 
     def setback_seconds(self) -> float:

@@ -38,6 +38,7 @@ from controller.kube import (
     Conflict,
     ConsistencyStore,
     Done,
+    Forbidden,
     Invalid,
     NotFound,
     NotLeader,
@@ -141,6 +142,9 @@ class Reconciler:
             self._log.debug("another writer was faster", scaler=key, what=outrun.message)
             memory.next_tick = 0.0  # whatever the tick had to do was not done
             return RequeueAfter(memory.setback_seconds())
+        except (Forbidden, Invalid, RefusedForAnUnknownReason) as refusal:
+            self._reporter.refused(scaler, memory, str(refusal))
+            raise
         except NotLeader:
             return Done()  # the process is about to end; whoever leads now does the work
         if isinstance(outcome, Requeue):
@@ -231,6 +235,7 @@ class Reconciler:
             memory.next_tick = 0.0
             return Requeue()
         await self._act(key, latest, spec, status, self._decide(key, spec, status, sampled, memory), memory)
+        memory.refusal = ""
         return RequeueAfter(self._clock.wall_seconds(max(0.0, memory.next_tick - self._clock.now())))
 
     def _decide(self, key: str, spec: ScalerSpec, status: ScalerStatus, sampled: Sampled, memory: ScalerMemory) -> Tick:

@@ -133,6 +133,13 @@ class Reporter:
             self._event(scaler, EventType.NORMAL, "Rescaled", "Scale", note)
             self._log.info("rescaled", scaler=key, role=role.name, before=role.current, after=wanted[role.name])
 
+    def refused(self, scaler: MdsView, memory: ScalerMemory, why: str) -> None:
+        """The API server refused a write for a reason that trying again does not change: whoever looks at the scaler
+        should not have to find it in our log."""
+        if why != memory.refusal:
+            memory.refusal = why
+            self._event(scaler, EventType.WARNING, "WriteRefused", "Reconcile", why)
+
     def silence(
         self, scaler: MdsView, memory: ScalerMemory, message: str, interval_seconds: float, *, sampled: bool
     ) -> None:
