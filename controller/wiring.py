@@ -195,7 +195,8 @@ class Controller:
             raise OperationFailed(
                 f"cannot reach the Kubernetes API at {self._client.connection.server}: {what}"
             ) from None
-        self._log.info("connected", server=self._client.connection.server, kubernetes=answer.get("gitVersion"))
+        version = answer.get("gitVersion") if isinstance(answer, dict) else None
+        self._log.info("connected", server=self._client.connection.server, kubernetes=version)
         await self._check_crds()
 
     async def _check_crds(self) -> None:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from controller.cli.options import package_version
-from controller.foundation import UsageError
-from controller.foundation.settings import ClockSettings, ControllerSettings, LeaderElectionSettings
+from controller.foundation import UsageError, describe
+from controller.foundation.settings import DEFAULT_WORKERS, ClockSettings, ControllerSettings, LeaderElectionSettings
 from controller.operations import LEVELS, LogFormat, configure_logging, parse_bind_address
+
+# No time of this program is longer; NaN and infinity are none.
+_DAY = 86_400.0
+# RFC 1123, as the API server checks names.
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 _CONNECTION = "Connection"
 _ELECTION = "Leader election"
@@ -58,13 +66,24 @@ def controller(
     ] = None,
     lease_duration: Annotated[
         float,
-        typer.Option(help="Seconds that others wait before they take an unrenewed Lease.", rich_help_panel=_ELECTION),
+        typer.Option(
+            min=1.0,
+            max=_DAY,
+            help="Seconds that others wait before they take an unrenewed Lease.",
+            rich_help_panel=_ELECTION,
+        ),
     ] = 15.0,
     renew_deadline: Annotated[
-        float, typer.Option(help="Seconds without a renewal after which the leader stops.", rich_help_panel=_ELECTION)
+        float,
+        typer.Option(
+            min=0.1, max=_DAY, help="Seconds without a renewal after which the leader stops.", rich_help_panel=_ELECTION
+        ),
     ] = 10.0,
     retry_period: Annotated[
-        float, typer.Option(help="Seconds between two tries to acquire or renew.", rich_help_panel=_ELECTION)
+        float,
+        typer.Option(
+            min=0.1, max=_DAY, help="Seconds between two tries to acquire or renew.", rich_help_panel=_ELECTION
+        ),
     ] = 2.0,
     metrics_bind_address: Annotated[
         str, typer.Option(help="Where /metrics listens: HOST:PORT, :PORT, or 0 for off.", rich_help_panel=_ENDPOINTS)
@@ -76,11 +95,13 @@ def controller(
         ),
     ] = ":8081",
     workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Scalers reconciled at the same time.", rich_help_panel=_OPERATION)
-    ] = 4,
+        int, typer.Option(min=1, max=1024, help="Scalers reconciled at the same time.", rich_help_panel=_OPERATION)
+    ] = DEFAULT_WORKERS,
     scrape_timeout: Annotated[
         float,
-        typer.Option(min=0.1, help="Seconds an engine has to answer with its metrics.", rich_help_panel=_OPERATION),
+        typer.Option(
+            min=0.1, max=_DAY, help="Seconds an engine has to answer with its metrics.", rich_help_panel=_OPERATION
+        ),
     ] = 5.0,
     record: Annotated[
         Path | None,
@@ -89,7 +110,10 @@ def controller(
         ),
     ] = None,
     grace_period: Annotated[
-        float, typer.Option(min=0.0, help="Seconds an orderly stop may take after SIGTERM.", rich_help_panel=_OPERATION)
+        float,
+        typer.Option(
+            min=0.0, max=_DAY, help="Seconds an orderly stop may take after SIGTERM.", rich_help_panel=_OPERATION
+        ),
     ] = 25.0,
     log_format: Annotated[
         LogFormat, typer.Option(help="How log lines look.", rich_help_panel=_OPERATION)
@@ -106,15 +130,20 @@ def controller(
     """
     if log_level not in LEVELS:
         raise UsageError(f"--log-level: {log_level!r} is not one of {', '.join(LEVELS)}")
-    if clock_factor <= 0:
-        raise UsageError("--clock-factor must be positive")
+    if not 0.0 < clock_factor < math.inf or not math.isfinite(clock_epoch):
+        raise UsageError("--clock-factor must be a positive number, and --clock-epoch a time")
+    lease_namespace = lease_namespace or os.environ.get("POD_NAMESPACE") or "default"
+    for each in namespace or ():
+        _check_name("--namespace", each, _LABEL, 63)
+    _check_name("--lease-namespace", lease_namespace, _LABEL, 63)
+    _check_name("--lease-name", lease_name, _SUBDOMAIN, 253)
     # Heavy, and only this command pays for it.
     from controller.kube import new_identity  # noqa: PLC0415
     from controller.wiring import run_controller  # noqa: PLC0415
 
     election = LeaderElectionSettings(
         name=lease_name,
-        namespace=lease_namespace or os.environ.get("POD_NAMESPACE") or "default",
+        namespace=lease_namespace,
         lease_duration_seconds=lease_duration,
         renew_deadline_seconds=renew_deadline,
         retry_period_seconds=retry_period,
@@ -136,3 +165,12 @@ def controller(
     configure_logging(log_format, log_level)
 
     return asyncio.run(run_controller(settings, package_version()))
+
+
+def _check_name(option: str, name: str, pattern: re.Pattern[str], longest: int) -> None:
+    """Raises UsageError for what can be no name: the API server would refuse every request, or be asked for another
+    path."""
+    if len(name) > longest or pattern.fullmatch(name) is None:
+        raise UsageError(
+            f"{option}: {describe(name)} is no name: write lower-case letters, digits and '-', at most {longest}"
+        )

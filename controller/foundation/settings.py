@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# A worker is a coroutine that mostly waits, five seconds for an engine that hangs: with few of them a dozen scalers
+# whose engines hang would keep all the others from their intervals.
+DEFAULT_WORKERS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class LeaderElectionSettings:
@@ -36,7 +40,7 @@ class ControllerSettings:
     leader_election: LeaderElectionSettings | None = field(default_factory=LeaderElectionSettings)
     metrics_address: tuple[str, int] | None = ("0.0.0.0", 8080)  # noqa: S104 - scraped from outside the Pod
     health_address: tuple[str, int] | None = ("0.0.0.0", 8081)  # noqa: S104 - probed from outside the Pod
-    workers: int = 4
+    workers: int = DEFAULT_WORKERS
     record_directory: Path | None = None
     clock: ClockSettings = ClockSettings()
     grace_seconds: float = 25.0  # below Kubernetes' default of 30 s, after which the process is killed

@@ -62,11 +62,10 @@ class OperationsServer:
             self._runners.append(runner)
             try:
                 await web.TCPSite(runner, *address).start()
-            except OSError as error:
+            except (OSError, UnicodeError) as error:
                 await self.stop()
-                raise OperationFailed(
-                    f"cannot listen on {address[0]}:{address[1]} for {purpose}: {error.strerror or error}"
-                ) from error
+                why = getattr(error, "strerror", None) or error
+                raise OperationFailed(f"cannot listen on {address[0]}:{address[1]} for {purpose}: {why}") from error
             self.bound[purpose] = runner.addresses[0][:2]
         if same and "metrics" in self.bound:
             self.bound["health"] = self.bound["metrics"]

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from controller.api import (
     EVENTS,
+    LEASES,
     MODEL_DEPLOYMENT_SCALERS,
     MODEL_DEPLOYMENTS,
     PODS,
@@ -313,6 +314,10 @@ class World:
         assert obj is not None
         annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
         return {key.removeprefix("scaling.worker.gpustack.ai/"): value for key, value in annotations.items()}
+
+    def lease_holder(self, name: str = "model-deployment-scaler") -> str:
+        lease = self.server.get(LEASES, name, "team")
+        return "" if lease is None else str((lease.get("spec") or {}).get("holderIdentity") or "")
 
     def status(self, name: str = "chat") -> ScalerStatus:
         obj = self.server.get(MODEL_DEPLOYMENT_SCALERS, name, "team")
