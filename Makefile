@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format api priors clean
+.PHONY: help setup demo test test-cluster lint format api priors clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,8 +24,11 @@ $(INSTALLED): pyproject.toml
 demo: $(INSTALLED) ## one hour of real traffic in under three minutes, with the real controller
 	$(BIN)/mdscaler demo
 
-test: $(INSTALLED) ## all tests
-	$(BIN)/python -m pytest
+test: $(INSTALLED) ## all tests that need nothing but Python
+	$(BIN)/python -m pytest --ignore=tests/cluster
+
+test-cluster: $(INSTALLED) ## the same questions to the embedded API server and to a real control plane (needs Go)
+	$(BIN)/python -m pytest tests/cluster --build-control-plane
 
 lint: $(INSTALLED) ## style, types, import rules
 	$(BIN)/ruff check .
@@ -37,8 +40,9 @@ format: $(INSTALLED) ## put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-api: $(INSTALLED) ## write manifests/crds/ and docs/api.md from the types
+api: $(INSTALLED) ## write manifests/ and the generated pages of docs/ from the types
 	$(BIN)/python -m hack.generate_api
+	$(BIN)/python -m hack.generate_manifests
 	$(BIN)/python -m hack.generate_metrics_docs
 
 priors: $(INSTALLED) ## build the embedded catalog from the committed source extracts

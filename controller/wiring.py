@@ -13,7 +13,14 @@ from collections.abc import Sequence
 import orjson
 from prometheus_client import CollectorRegistry
 
-from controller.api import CUSTOM_RESOURCE_DEFINITIONS, FIELD_MANAGER, MANAGED_BY, MANAGED_BY_LABEL
+from controller.api import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    FIELD_MANAGER,
+    GROUP,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    VERSION,
+)
 from controller.engines import Scraper
 from controller.foundation import Clock, OperationFailed, ScaledClock, WallClock
 from controller.foundation.settings import ClockSettings, ControllerSettings
@@ -126,8 +133,13 @@ class Controller:
             records = RecordDirectory(settings.record_directory)
         metrics = ScalerMetrics(registry)
         self._reconciler = Reconciler(
-            caches=Caches(self._caches.scalers.store.get, self._caches.target, self._caches.held_by),
-            sampler=Sampler(self._scraper, self._caches.pods_of, metrics, clock),
+            caches=Caches(
+                self._caches.scalers.store.get,
+                self._caches.targets.store.get,
+                self._caches.prior_sources,
+                self._caches.held_by,
+            ),
+            sampler=Sampler(self._scraper, self._caches.pods_of, self._caches.pools.store.get, metrics, clock),
             binder=Binder(self._client, self._consistency, clock),
             committer=Committer(self._client, self._consistency),
             reporter=Reporter(StatusWriter(self._client, self._consistency), self._events, metrics, clock),
@@ -225,9 +237,24 @@ class Controller:
             raise OperationFailed(
                 f"could not read {', '.join(late) or 'all objects'} within {CACHE_SYNC_SECONDS:g} s; the log says why"
             ) from None
+        await self._start_prior_caches()
         settle()
         self._synced = True
         self._log.info("caches are synced", scalers=len(self._caches.scalers.store), pods=len(self._caches.pods.store))
+
+    async def _start_prior_caches(self) -> None:
+        """Follow what priors are resolved from, as far as this server has it."""
+        try:
+            answer = orjson.loads(await self._client.request_raw("GET", f"/apis/{GROUP}/{VERSION}"))
+        except ApiError as failure:
+            raise OperationFailed(f"cannot read the resources of {GROUP}/{VERSION}: {failure}") from None
+        served = {resource.get("name") for resource in answer.get("resources") or ()}
+        for informer in self._caches.prior_informers:
+            resource = informer.resource
+            if resource.group == GROUP and resource.plural not in served:
+                self._log.info("not installed, so no prior can be inferred from it", kind=resource.kind)
+                continue
+            self._informers.append(self._life.spawn(f"informer {resource.plural}", informer.run()))
 
     async def _start_events(self) -> None:
         self._recorder.append(self._life.spawn("events", self._events.run()))

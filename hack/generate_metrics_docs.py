@@ -8,7 +8,14 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from controller.operations import KubeMetrics, QueueMetrics, ReconcileMetrics, ScalerMetrics, register_build_info
+from controller.operations import (
+    KubeMetrics,
+    LoopLag,
+    QueueMetrics,
+    ReconcileMetrics,
+    ScalerMetrics,
+    register_build_info,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 HEAD = """# Metrics
@@ -31,6 +38,7 @@ def render() -> str:
     QueueMetrics(registry, "scalers")
     ReconcileMetrics(registry, "scalers", 1)
     ScalerMetrics(registry)
+    LoopLag(registry)
     register_build_info(registry, "0")
     rows = {}
     for collector in list(registry._collector_to_names):

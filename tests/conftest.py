@@ -1,13 +1,21 @@
 """What every test can rely on."""
 
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
 
 
+def _to_stderr(*_: Any) -> Any:
+    """Log lines go where they go in a process: standard output is for results."""
+    return structlog.PrintLogger(sys.stderr)
+
+
 @pytest.fixture(autouse=True)
-def _logging_as_at_the_start() -> Iterator[None]:
+def _logging_as_in_a_process() -> Iterator[None]:
     """A test that configures logging (to a stream that is closed after it) leaves nothing behind."""
+    structlog.configure(logger_factory=_to_stderr)
     yield
     structlog.reset_defaults()

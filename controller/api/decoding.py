@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import msgspec
 
@@ -39,6 +39,17 @@ def decode_view(view: type[V], data: bytes | msgspec.Raw) -> V:
         return cast("V", _decoder(view).decode(data))
     except (msgspec.DecodeError, RecursionError):
         return decode_tolerantly(view, bytes(data))
+
+
+class Recoverable:
+    """Mixin of views: what a cache asks for an object that the strict decoder refuses."""
+
+    __slots__ = ()
+
+    @classmethod
+    def recover(cls, data: bytes) -> Self:
+        """The view of a damaged object. Raises UndecodableObject for bytes that are no JSON object."""
+        return cast("Self", decode_tolerantly(cast("type[msgspec.Struct]", cls), data))
 
 
 def decode_tolerantly(view: type[V], data: bytes) -> V:

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from controller.api.contract import MODEL_DEPLOYMENTS, RoleKind
+from controller.api.decoding import Recoverable
 from controller.api.deployment_spec import ModelDeploymentSpec, Role
 from controller.api.deployment_status import DeploymentRoleStatus, ModelDeploymentStatus
 from controller.api.foreign import ConditionView, seconds_of
@@ -68,7 +69,7 @@ _COUNTS_REST_ON = re.compile(
 _ROLE_KEY = re.compile(r'k:\{"name":"([^"\\]+)"\}')
 
 
-class ModelDeployment(ApiStruct, frozen=True, kw_only=True):
+class ModelDeployment(ApiStruct, Recoverable, frozen=True, kw_only=True):
     """A model served by replicas of an inference engine, in one role or several: the target of a scaler."""
 
     metadata: DeploymentMeta = msgspec.field(default_factory=DeploymentMeta)

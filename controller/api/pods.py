@@ -30,6 +30,7 @@ from controller.api.contract import (
     SCRAPE_PORT_ANNOTATION,
     SCRAPE_SCHEME_ANNOTATION,
 )
+from controller.api.decoding import Recoverable
 from controller.api.foreign import seconds_of
 from controller.api.members import ApiStruct
 from controller.foundation import FieldError, ObjectMeta, OwnerReference
@@ -110,7 +111,7 @@ class MetricsEndpoint:
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-class Pod(ApiStruct, frozen=True, kw_only=True):
+class Pod(ApiStruct, Recoverable, frozen=True, kw_only=True):
     """One member of a replica."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from controller.api.contract import CONFIG_MAPS, INSTANCE_TYPES, MODEL_ARTIFACTS, NODES
+from controller.api.decoding import Recoverable
 from controller.api.foreign import ConditionView, quantity_of
 from controller.api.members import ApiStruct, CelRule, Member, RawQuantity
 from controller.foundation import FieldError, ObjectMeta
@@ -80,7 +81,7 @@ class InstanceTypeStatus(ApiStruct, frozen=True, kw_only=True):
     accelerator: Annotated[PoolUsage | None, Member("Whole cards.")] = None
 
 
-class InstanceType(ApiStruct, frozen=True, kw_only=True):
+class InstanceType(ApiStruct, Recoverable, frozen=True, kw_only=True):
     """A pool of machines that roles take their Pods from (later: AcceleratorType)."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
@@ -182,7 +183,7 @@ class ModelArtifactStatus(ApiStruct, frozen=True, kw_only=True):
     ] = None
 
 
-class ModelArtifact(ApiStruct, frozen=True, kw_only=True):
+class ModelArtifact(ApiStruct, Recoverable, frozen=True, kw_only=True):
     """The weights of a model."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
@@ -206,7 +207,7 @@ class ModelArtifact(ApiStruct, frozen=True, kw_only=True):
         return None
 
 
-class ConfigMap(ApiStruct, frozen=True, kw_only=True):
+class ConfigMap(ApiStruct, Recoverable, frozen=True, kw_only=True):
     """A ConfigMap, for catalogs of capacity priors."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
@@ -216,7 +217,7 @@ class ConfigMap(ApiStruct, frozen=True, kw_only=True):
     RESOURCE: ClassVar = CONFIG_MAPS
 
 
-class Node(ApiStruct, frozen=True, kw_only=True):
+class Node(ApiStruct, Recoverable, frozen=True, kw_only=True):
     """A Node, as far as its labels go."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from controller.api.contract import API_VERSIONS, MODEL_DEPLOYMENT_SCALERS
+from controller.api.decoding import Recoverable
 from controller.api.members import ApiStruct, Member
 from controller.api.reading import read_exact, read_tolerant, render
 from controller.api.scaler_spec import ScalerSpec
@@ -26,7 +27,7 @@ from controller.foundation import FieldError, ObjectMeta, describe
 _EMPTY = msgspec.Raw()
 
 
-class MdsView(msgspec.Struct, frozen=True, gc=False):
+class MdsView(msgspec.Struct, Recoverable, frozen=True, gc=False):
     """A ModelDeploymentScaler as the cache holds it."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

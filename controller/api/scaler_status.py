@@ -21,6 +21,7 @@ from controller.api.members import ApiStruct, Member, MicroTime, Time
 MAX_HISTORY = 64
 MAX_LEARNED_STATE = 3072
 MAX_MEMORY = 4096
+MAX_REASON = 512
 # A third reversal stops writing, so more are never kept.
 MAX_FOREIGN_REVERSALS = 3
 
@@ -164,6 +165,17 @@ class SettlingState(ApiStruct, frozen=True, kw_only=True):
     raise_not_before: Annotated[MicroTime | None, Member("Before this time the role is not raised.")] = None
 
 
+class PlannerStage(ApiStruct, frozen=True, kw_only=True):
+    """What one stage of the planner did to a role in the last decision."""
+
+    stage: Annotated[str, Member("Name of the stage.", min_length=1, max_length=64)]
+    before: Annotated[int, _count("The count before it.")]
+    after: Annotated[int, _count("The count after it.")]
+    floor: Annotated[int | None, _count("Nothing later may go below.")] = None
+    ceiling: Annotated[int | None, _count("Nothing later may go above.")] = None
+    reason: Annotated[str, Member("Why, for people.", max_length=MAX_REASON)] = ""
+
+
 class RoleStatus(ApiStruct, frozen=True, kw_only=True):
     """One role: counts, what was seen, what is remembered."""
 
@@ -177,6 +189,8 @@ class RoleStatus(ApiStruct, frozen=True, kw_only=True):
     raw_recommended_replicas: Annotated[int | None, _count("What the algorithm asked for.")] = None
     recommended_replicas: Annotated[int | None, _count("What the planner made of it.")] = None
     limited_by: Annotated[str, Member("The planner stage that bound the decision.", max_length=64)] = ""
+    reason: Annotated[str, Member("How the raw count came about, for people.", max_length=MAX_REASON)] = ""
+    stages: Annotated[tuple[PlannerStage, ...], Member("From raw to recommended, in order.", max_items=16)] = ()
     next_change_time: Annotated[Time | None, Member("The earliest time at which the count can change.")] = None
     observed: Annotated[ObservedRole | None, Member("What the engines reported.")] = None
     capacity: Annotated[RoleCapacity | None, Member("What one replica is taken to serve.")] = None

@@ -6,6 +6,7 @@ it is a bug of ours.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import Protocol, runtime_checkable
@@ -16,6 +17,7 @@ import typer.main
 from controller.cli import controller as controller_command
 from controller.cli import decide as decide_command
 from controller.cli import demo as demo_command
+from controller.cli import explain as explain_command
 from controller.cli import version as version_command
 from controller.cli.crd import crd
 from controller.cli.priors import priors_app
@@ -31,6 +33,7 @@ app = typer.Typer(
 app.command("controller")(controller_command.controller)
 app.command("demo")(demo_command.demo)
 app.command("decide")(decide_command.decide_file)
+app.command("explain")(explain_command.explain)
 app.command("crd")(crd)
 app.add_typer(priors_app, name="priors")
 app.command("version")(version_command.version)
@@ -58,7 +61,7 @@ def run(arguments: list[str]) -> int:
         return _say(str(error), error.exit_status)
     except typer.Exit as stop:
         return stop.exit_code
-    except (typer.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
         return _say("interrupted", 1)
     except BrokenPipeError:
         # The reader of our output went away (`mdscaler crd | head`): that is its right, and no error.

@@ -1,23 +1,25 @@
-"""`mdscaler decide FILE`: what this version decides from recorded arguments, and whether it is what was decided
-then."""
+"""`mdscaler decide FILE`: what this version decides from recorded arguments, and whether it is what was decided."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
+import orjson
 import typer
 
 from controller.cli.options import Output, OutputOption
-from controller.foundation import UsageError
-from controller.planning import Record, read_records, replay
+from controller.foundation import UsageError, format_time
+from controller.planning import Record, decision_json, read_records, replay
 from controller.scaling import Decision
 
 
 def decide_file(
     file: Annotated[
-        Path, typer.Argument(help="Decision records, one JSON object a line; written by controller --record.")
+        Path,
+        typer.Argument(
+            help="Decision records: one JSON object a line (controller --record), or one document with one."
+        ),
     ],
     last: Annotated[int, typer.Option(min=1, help="Only the last N records.")] = 1,
     output: OutputOption = Output.TEXT,
@@ -33,24 +35,26 @@ def decide_file(
     differing = 0
     for record in records:
         decision = replay(record)
-        same = decision == record.decision
-        differing += not same
+        same = None if record.decision is None else decision == record.decision
+        differing += same is False
         if output is Output.JSON:
-            typer.echo(
-                msgspec.json.encode({"scaler": record.scaler, "decision": decision, "asRecorded": same}).decode()
-            )
+            head = {"scaler": record.scaler, "asRecorded": same}
+            typer.echo(orjson.dumps(head | decision_json(decision)).decode())
         else:
-            typer.echo(_describe(record, decision, same=same))
+            typer.echo(_describe(record, decision, same))
     return 1 if differing else 0
 
 
-def _describe(record: Record, decision: Decision, *, same: bool) -> str:
-    lines = [f"{record.scaler} at {record.now:.0f}: {'as recorded' if same else 'DIFFERS from the record'}"]
+def _describe(record: Record, decision: Decision, same: bool | None) -> str:
+    verdict = {True: "as recorded", False: "DIFFERS from the record", None: "no decision was recorded"}[same]
+    lines = [f"{record.scaler or 'record'} at {format_time(record.now)}: {verdict}"]
     for role in decision.roles:
         raw = "unknown" if role.raw is None else role.raw
         limit = f", limited by {role.limited_by}" if role.limited_by else ""
         lines.append(f"  {role.name}: {role.current} → {role.desired} (raw {raw}{limit}) {role.algorithm_reason}")
         lines.extend(
-            f"    {stage.stage}: {stage.before} → {stage.after} {stage.reason}" for stage in role.stages if stage.reason
+            f"    {stage.stage}: {stage.before} → {stage.after}, {stage.reason}"
+            for stage in role.stages
+            if stage.reason
         )
     return "\n".join(lines)

@@ -89,6 +89,15 @@ def scaler_manifest(fit: Dimension, algorithm: str) -> dict[str, Any]:
             "panicWindowSeconds": 30,
             **latencies,
         },
+        "Predictive": {
+            "tokenThroughput": {
+                "targetTokensPerSecond": capacity,
+                "stableWindowSeconds": 60,
+                "panicWindowSeconds": 30,
+                **latencies,
+            }
+        },
+        "Adaptive": {"targetTokensPerSecond": _quantity(fit.capacity_tokens_per_second), **latencies},
         "Proportional": {
             "metric": "RunningRequests",
             "roleTargets": [{"name": ROLE, "target": _quantity(HEADROOM * MAX_NUM_SEQS)}],

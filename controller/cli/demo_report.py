@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from controller.cli.demo_plan import HEADROOM, DemoPlan
 from controller.cli.demo_run import DemoOptions, DemoOutcome
 from controller.cli.options import package_version
+from controller.planning import committed_changes
 from controller.reports import (
     Column,
     DecisionEntry,
@@ -40,7 +41,7 @@ def summary_table(plan: DemoPlan, outcome: DemoOutcome) -> str:
     rows: list[tuple[str, str]] = [
         ("requests", f"{results.requests:,}, {results.completed:,} complete, {results.lost} lost"),
         ("decisions", f"{len(outcome.records)}, {results.replica_changes} changes of the count"),
-        ("replicas", f"1 to {results.max_ready_replicas} ready; the peak needed {plan.fit.need_replicas_peak:.1f}"),
+        ("replicas", f"{_ready(outcome)} ready; the peak needed {plan.fit.need_replicas_peak:.1f}"),
         ("ready replica time", format_duration(results.ready_replica_seconds)),
         ("TTFT p50 / p99", f"{_ms(results.ttft_milliseconds.p50)} / {_ms(results.ttft_milliseconds.p99)} (model time)"),
         ("ITL p50 / p99", f"{_ms(results.itl_milliseconds.p50)} / {_ms(results.itl_milliseconds.p99)} (model time)"),
@@ -59,7 +60,7 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -
     restarts = [Mark(time, "controller killed", tone=Tone.ALERT) for time in outcome.restarts]
     capacity = fit.effective_tokens_per_second
     needed = Series(
-        "needed (60 s mean ÷ capacity)",
+        "needed",
         "replicas",
         times,
         _needed(series.demand_tokens_per_second, series.interval_seconds, capacity),
@@ -75,7 +76,7 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -
             [
                 Series("arriving", "tokens/s", times, list(series.demand_tokens_per_second), SeriesKind.AREA),
                 Series("served", "tokens/s", times, list(series.served_tokens_per_second)),
-                Series("capacity of the ready replicas", "tokens/s", times, ready_capacity, SeriesKind.STEP),
+                Series("capacity, ready", "tokens/s", times, ready_capacity, SeriesKind.STEP),
             ],
             marks=restarts,
         ),
@@ -96,7 +97,7 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -
         subtitle=f"{plan.algorithm} on {plan.trace_name}, engines timed by a sweep measured on an H200",
         tiles=[
             Tile("Lost requests", str(results.lost), f"of {results.requests:,}"),
-            Tile("Ready replicas", f"1–{results.max_ready_replicas}", f"the peak needed {fit.need_replicas_peak:.1f}"),
+            Tile("Ready replicas", _ready(outcome), f"the peak needed {fit.need_replicas_peak:.1f}"),
             Tile("Ready replica time", format_duration(results.ready_replica_seconds)),
             Tile("TTFT p50", _ms(results.ttft_milliseconds.p50), "model time"),
             Tile("TTFT p99", _ms(results.ttft_milliseconds.p99), "model time"),
@@ -104,7 +105,7 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -
         ],
         panels=panels,
         tables=[decision_log(_entries(outcome), note="Every change of the declared count."), _totals(plan, outcome)],
-        notes=_notes(plan, options),
+        notes=_notes(plan, options, outcome),
         facts=[
             Fact("Version", package_version()),
             Fact("Seed", str(plan.seed)),
@@ -127,16 +128,20 @@ def _needed(demand: Sequence[float], interval_seconds: float, capacity: float) -
 def _entries(outcome: DemoOutcome) -> list[DecisionEntry]:
     return [
         DecisionEntry(
-            time_seconds=max(0.0, record.now - outcome.began),
-            role=role,
-            from_replicas=before,
-            to_replicas=after,
-            limited_by=str(record.decision.role(role).limited_by or ""),
-            reason=record.decision.role(role).algorithm_reason,
+            time_seconds=max(0.0, change.record.now - outcome.began),
+            role=change.role,
+            from_replicas=change.before,
+            to_replicas=change.after,
+            limited_by=str(change.record.decided.role(change.role).limited_by or ""),
+            reason=change.record.decided.role(change.role).algorithm_reason,
         )
-        for record in outcome.records
-        for role, (before, after) in record.decision.changes.items()
+        for change in committed_changes(outcome.records)
     ]
+
+
+def _ready(outcome: DemoOutcome) -> str:
+    counts = outcome.results.series.ready_replicas
+    return f"{min(counts)} to {max(counts)}" if counts else "–"
 
 
 def _totals(plan: DemoPlan, outcome: DemoOutcome) -> Table:
@@ -150,7 +155,7 @@ def _totals(plan: DemoPlan, outcome: DemoOutcome) -> Table:
             ("output tokens", results.output_tokens),
             ("ready replica-seconds", results.ready_replica_seconds),
             ("declared replica-seconds", results.desired_replica_seconds),
-            ("replica-seconds needed (mean need × time)", plan.fit.need_replicas_mean * results.duration_seconds),
+            ("replica-seconds needed (tokens ÷ capacity)", results.tokens / plan.fit.effective_tokens_per_second),
             ("decisions", len(outcome.records)),
             ("shrinks", outcome.continuity.shrinks),
             ("shrinks that an unbroken run would not have made by then", len(outcome.continuity.early)),
@@ -158,7 +163,7 @@ def _totals(plan: DemoPlan, outcome: DemoOutcome) -> Table:
     )
 
 
-def _notes(plan: DemoPlan, options: DemoOptions) -> list[Note]:
+def _notes(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -> list[Note]:
     fit = plan.fit
     return [
         Note(
@@ -177,7 +182,9 @@ def _notes(plan: DemoPlan, options: DemoOptions) -> list[Note]:
         Note(
             "Clocks",
             f"Model time runs {options.speed:.1f} times as fast as the wall clock; every latency and window here is "
-            "model time. A streamed frame may carry several tokens. Leases, HTTP and watches run on the wall clock.",
+            "model time. A streamed frame may carry several tokens. Leases, HTTP and watches run on the wall clock. "
+            f"The latest request was sent {outcome.results.latest_send_seconds:.1f} s after its time in the trace. "
+            f"“Needed” is the mean load of the last {_NEED_WINDOW_SECONDS:.0f} s over the capacity of one replica.",
         ),
         Note(
             "What it does not show",

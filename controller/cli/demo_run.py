@@ -8,6 +8,7 @@ import math
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,11 @@ from controller.planning import Continuity, Record, compare_with_unbroken, read_
 # The demo's Lease, in wall seconds: a killed controller is succeeded after three.
 _LEASE = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
 _STOP_SECONDS = 10.0
+# The controller's first decision, in wall seconds: it starts within two on an idle machine.
+_FIRST_DECISION_SECONDS = 20.0
+_LOOK_SECONDS = 0.1
+# Model time. The clients of an overloaded machine send late, and the load is then not the trace's any more.
+_LATE_SECONDS = 10.0
 _LOG_TAIL_BYTES = 2000
 
 
@@ -49,14 +55,25 @@ class DemoOutcome:
     wall_seconds: float
 
     @property
-    def good(self) -> bool:
-        """No request lost, decisions were made, and no restart shrank anything early."""
-        return self.results.lost == 0 and bool(self.records) and not self.continuity.early
+    def failures(self) -> list[str]:
+        """What the demo promises and this run did not keep; empty for a good run."""
+        failures = []
+        if self.results.lost:
+            failures.append(f"{self.results.lost} requests were lost: {'; '.join(self.results.loss_reasons)}")
+        if not self.records:
+            failures.append("the controller made no decision")
+        if self.continuity.early:
+            failures.append(f"{len(self.continuity.early)} shrinks came earlier than without a restart")
+        return failures
+
+    @property
+    def lagged(self) -> bool:
+        """Whether this machine was too slow for the speed, so that the load was not the trace's."""
+        return self.results.latest_send_seconds > _LATE_SECONDS
 
     def as_json(self) -> dict[str, Any]:
         """The figures for machines."""
         results = self.results
-        rescales = sum(bool(record.decision.changes) for record in self.records)
         return {
             "requests": results.requests,
             "completed": results.completed,
@@ -64,13 +81,14 @@ class DemoOutcome:
             "rejected": results.rejected,
             "tokens": results.tokens,
             "decisions": len(self.records),
-            "rescales": rescales,
+            "rescales": results.replica_changes,
             "maxReadyReplicas": results.max_ready_replicas,
             "maxDesiredReplicas": results.max_desired_replicas,
             "readyReplicaSeconds": round(results.ready_replica_seconds, 1),
             "desiredReplicaSeconds": round(results.desired_replica_seconds, 1),
             "ttftMilliseconds": _quantiles(results.ttft_milliseconds),
             "itlMilliseconds": _quantiles(results.itl_milliseconds),
+            "latestSendSeconds": round(results.latest_send_seconds, 1),
             "controllerRestarts": len(self.restarts),
             "shrinks": self.continuity.shrinks,
             "earlyShrinks": len(self.continuity.early),
@@ -80,15 +98,18 @@ class DemoOutcome:
         }
 
 
-async def run_demo(plan: DemoPlan, options: DemoOptions) -> DemoOutcome:
-    """Start everything, replay the traffic, stop everything. Raises OperationFailed with one clear line."""
+async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoOutcome], None]) -> DemoOutcome:
+    """Start everything, replay the traffic, report, stop everything. Raises OperationFailed with one clear line.
+
+    With `serve` the report comes when the traffic is over, and everything stays up until the demo is interrupted.
+    """
     started = monotonic()
     directory = options.directory
     records = directory / "records"
     try:
         records.mkdir(parents=True, exist_ok=True)
-        for old in records.glob("*.jsonl"):
-            old.unlink()
+        for old in (*records.glob("*.jsonl"), *directory.glob("*.html")):
+            old.unlink()  # a run that fails leaves no report of another one
     except OSError as error:
         raise OperationFailed(f"--directory {directory}: {error.strerror}") from None
     epoch = wall_now()
@@ -115,27 +136,29 @@ async def run_demo(plan: DemoPlan, options: DemoOptions) -> DemoOutcome:
     with _interruptible():
         try:
             await _start(world, controller, options)
+            await _first_decision(records, controller)
             began = clock.now()
             async with live_view(world, records, plan, enabled=options.live):
                 results = await _replay(world, controller, clock, options)
+            if not options.serve:
+                await controller.stop()  # its last record is written
+            kept = _read_records(records)
+            outcome = DemoOutcome(
+                results=results,
+                records=kept,
+                continuity=compare_with_unbroken(kept),
+                restarts=tuple(time - began for time in controller.restarts),
+                began=began,
+                wall_seconds=monotonic() - started,
+            )
+            report(outcome)
             if options.serve:
-                print(
-                    f"The traffic is over; serving until interrupted. KUBECONFIG={controller.kubeconfig}",
-                    file=sys.stderr,
-                )
-                await asyncio.Event().wait()
+                _tell(f"The traffic is over; serving until Ctrl-C. KUBECONFIG={controller.kubeconfig.resolve()}")
+                raise await controller.died()
         finally:
             await controller.stop()
             await world.stop()
-    kept = _read_records(records)
-    return DemoOutcome(
-        results=results,
-        records=kept,
-        continuity=compare_with_unbroken(kept),
-        restarts=tuple(time - began for time in controller.restarts),
-        began=began,
-        wall_seconds=monotonic() - started,
-    )
+    return outcome
 
 
 class ControllerProcess:
@@ -207,13 +230,30 @@ async def _start(world: World, controller: ControllerProcess, options: DemoOptio
         if world.serving.is_set():
             world.write_kubeconfig(controller.kubeconfig)
             if options.serve:
-                print(f"export KUBECONFIG={controller.kubeconfig.resolve()}", flush=True)
-                print("kubectl get mds -w      # in another terminal; Ctrl-C here ends the demo", flush=True)
+                _tell(f"export KUBECONFIG={controller.kubeconfig.resolve()}")
+                _tell("kubectl get mds -w      # in another terminal; Ctrl-C here ends the demo")
+            await controller.start()
         await starting
     finally:
         starting.cancel()
         serving.cancel()
-    await controller.start()
+
+
+async def _first_decision(records: Path, controller: ControllerProcess) -> None:
+    """Wait until the controller decides, so that the traffic does not begin without it."""
+    watch = asyncio.create_task(controller.died(), name="watch the controller")
+    path = _records_file(records)
+    try:
+        async with asyncio.timeout(_FIRST_DECISION_SECONDS):
+            while not (path.exists() and path.stat().st_size):
+                if (await asyncio.wait({watch}, timeout=_LOOK_SECONDS))[0]:
+                    raise watch.result()
+    except TimeoutError:
+        limit = f"{_FIRST_DECISION_SECONDS:.0f} s"
+        raise OperationFailed(f"the controller made no decision within {limit} (log: {controller.log})") from None
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
 
 
 async def _replay(
@@ -260,11 +300,19 @@ def _interruptible() -> Any:
 
 
 def _read_records(directory: Path) -> tuple[Record, ...]:
-    path = directory / f"{NAMESPACE}_{DEPLOYMENT}.jsonl"
+    path = _records_file(directory)
     if not path.exists():
         return ()
     with path.open("rb") as lines:
         return tuple(read_records(lines, os.fspath(path)))
+
+
+def _records_file(directory: Path) -> Path:
+    return directory / f"{NAMESPACE}_{DEPLOYMENT}.jsonl"
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _quantiles(quantiles: Any) -> dict[str, float | None]:

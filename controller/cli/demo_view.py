@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -61,7 +62,7 @@ class _RecordTail:
                     break
                 self._offset += len(line)
                 self.last = decode_record(line)
-                if self.last.decision.changes:
+                if self.last.decided.changes:
                     self.changes.append(self.last)
 
 
@@ -73,15 +74,17 @@ async def _draw(console: Console, world: World, tail: _RecordTail, plan: DemoPla
             await asyncio.sleep(_REFRESH_SECONDS)
 
 
-async def _print_lines(console: Console, world: World, tail: _RecordTail, plan: DemoPlan) -> None:
+async def _print_lines(_console: Console, world: World, tail: _RecordTail, plan: DemoPlan) -> None:
     while True:
         tail.refresh()
         now = world.snapshot()
-        console.print(
+        # Whole lines, however narrow: a log is searched.
+        print(
             f"{_clock(now.t_seconds)} of {_clock(plan.trace_seconds)}  load {now.demand_tokens_per_second:,.0f} tok/s  "
             f"ready {now.ready_replicas} of {now.desired_replicas}  TTFT p95 {_seconds(now.ttft_p95_seconds)}  "
             f"requests {now.requests:,}  lost {now.lost}",
-            highlight=False,
+            file=sys.stderr,
+            flush=True,
         )
         await asyncio.sleep(_LINE_SECONDS)
 
@@ -90,7 +93,7 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
     figures = Table.grid(padding=(0, 3))
     for _ in range(4):
         figures.add_column()
-    role = tail.last.decision.roles[0] if tail.last is not None else None
+    role = tail.last.decided.roles[0] if tail.last is not None else None
     raw = "–" if role is None or role.raw is None else str(role.raw)
     figures.add_row("load", f"{now.demand_tokens_per_second:,.0f} tok/s", "TTFT p50 / p95", _latencies(now))
     figures.add_row("served", f"{now.served_tokens_per_second:,.0f} tok/s", "running / waiting", _queue(now))
@@ -105,8 +108,8 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
     )
     decisions = Table.grid(padding=(0, 2))
     for record in tail.changes:
-        for name, (before, after) in record.decision.changes.items():
-            changed = record.decision.role(name)
+        for name, (before, after) in record.decided.changes.items():
+            changed = record.decided.role(name)
             decisions.add_row(f"{before} → {after}", changed.algorithm_reason)
     done = max(0.0, min(now.t_seconds, plan.trace_seconds))
     return Group(

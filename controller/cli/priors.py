@@ -40,7 +40,7 @@ from catalog.importers import FORMATS, ColdTail, ImportOptions, import_files
 from controller.api import PriorWorkload, RoleKind
 from controller.cli import priors_view as view
 from controller.cli.options import Output, OutputOption
-from controller.foundation import UsageError, format_time, wall_now
+from controller.foundation import OperationFailed, UsageError, format_time, wall_now
 
 priors_app = typer.Typer(
     help="Catalogs of capacity priors: measure, import, merge, retire, look up.", no_args_is_help=True
@@ -309,6 +309,10 @@ def _documents(path: Path) -> list[object]:
 
 def _write(path: Path, catalog: Catalog) -> None:
     text = catalog_json(catalog) if path.suffix == ".json" else catalog_yaml(catalog)
+    # Nothing is written that would not be read again: an import can outgrow the limits of a catalog.
+    check = load_text(text, f"the catalog for {path}")
+    if isinstance(check, CatalogFailure):
+        raise OperationFailed(f"{check.message}; nothing was written")
     temporary = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,13 @@
 """The Kubernetes client layer: connection, verbs, cache, queue, lease, events. Knows no kind's meaning.
 
-Layers, each importing only those before it:
+Modules, each importing only those before it:
 
-    wire      errors · classify · connection · config · transport · wire · client · patches
-    cache     envelopes · listwatch (pure) · reflector · store · cache · scopes · handlers · informer · read_your_writes
+    wire      errors · recovery · observers · classify · proxies · loaders · connection · config · transport · lines ·
+              watching · retries · wire · pages · patches · streaming · client
+    cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · reflector · store · handlers · cache ·
+              scopes · informer · lean · read_your_writes
     queue     ratelimit · workqueue · workers
-    runtime   lease (pure) · leaselock · elector · event_series (pure) · events
+    runtime   lease · leaselock · elector · event_series · events
 
 Only Lease and Event are written here in a meaning of their own; everything else is the caller's type and bytes.
 """
@@ -45,7 +47,6 @@ from controller.kube.informer import Informer
 from controller.kube.lean import lean
 from controller.kube.lease import LEASE, Lease, LeaseSpec, LeaseTimes
 from controller.kube.leaselock import LeaseLock, Lock
-from controller.kube.listwatch import StreamingSupport
 from controller.kube.observers import (
     SILENT,
     ElectorObserver,
@@ -56,11 +57,12 @@ from controller.kube.observers import (
     RestartReason,
     SilentObserver,
 )
-from controller.kube.pacing import TimeBudget, settle
+from controller.kube.pacing import TimeBudget, calm_collector, settle
 from controller.kube.patches import JsonPatch, Patch, apply_patch, json_pointer, merge_patch
 from controller.kube.ratelimit import ItemBackoff
 from controller.kube.read_your_writes import ConsistencyStore, Lag
 from controller.kube.store import IndexFunction, Store
+from controller.kube.streaming import StreamingSupport
 from controller.kube.versions import is_older, parse_version
 from controller.kube.workers import (
     Done,
@@ -148,6 +150,7 @@ __all__ = [
     "WorkQueue",
     "WorkerObserver",
     "apply_patch",
+    "calm_collector",
     "is_older",
     "json_pointer",
     "lean",

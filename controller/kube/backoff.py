@@ -1,7 +1,7 @@
 """How long to wait before trying again: exponential with jitter, forgotten after a stretch of health.
 
-Pure: the caller passes the time and does the waiting. Used by reflectors and the retries of the client; the work
-queue's per-item back-off (no jitter, no reset by time) is in `ratelimit`.
+Pure: the caller passes the time and does the waiting. Used by reflectors; the back-off of a work queue's keys (no
+jitter, no reset by time) is in `ratelimit`.
 """
 
 from __future__ import annotations

@@ -17,28 +17,23 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class Cache(Generic[T]):
-    """What the scopes of an informer write to."""
+    """What the scopes of an informer write to. `transform` is applied by them to every object that comes in."""
 
     def __init__(
         self, indexers: Mapping[str, IndexFunction[T]] | None = None, transform: Callable[[T], T] | None = None
     ) -> None:
         self.store: Store[T] = Store(indexers)
-        self._transform = transform
+        self.transform = transform
         # Replaced, never changed: a handler may add or remove handlers while it is being called.
         self.registrations: tuple[Registration[T], ...] = ()
 
-    def transformed(self, obj: T) -> T:
-        """The object as it is stored."""
-        return obj if self._transform is None else self._transform(obj)
-
-    def same_as_stored(self, obj: T) -> T:
+    def same_as_stored(self, key: str, obj: T) -> T:
         """The stored object when it is in the same state, so that the new copy can go; otherwise `obj`."""
-        stored = self.store.get(obj.metadata.key)
+        stored = self.store.get(key)
         return stored if stored is not None and is_same_state(stored, obj) else obj
 
-    def changed(self, obj: T, initial: bool) -> None:
+    def changed(self, key: str, obj: T, initial: bool) -> None:
         """The server has this state."""
-        key = obj.metadata.key
         old = self.store.get(key)
         if old is not None and old.metadata.uid != obj.metadata.uid:
             self.gone(key, old, final=False)

@@ -1,7 +1,7 @@
 """One border where foreign failures become `ApiError`s: HTTP answers, Status objects, exceptions of the HTTP library.
 
-Reason *or* code decides, because servers, aggregators and proxies each leave one of them out (reference: 410 has four
-shapes; a 429 may be plain text with its hint only in the header).
+Reason *or* code decides, because servers, aggregators and proxies each leave one of them out: a 410 has four shapes, a
+429 may be plain text with its hint in the header only.
 """
 
 from __future__ import annotations

@@ -19,11 +19,12 @@ import orjson
 from controller.foundation import Resource
 from controller.kube.connection import Connection
 from controller.kube.errors import BadAnswer, Expired, Invalid, Outcome
-from controller.kube.listwatch import StreamingSupport
 from controller.kube.observers import SILENT, RequestObserver
 from controller.kube.pages import PAGE_SIZE, ListPage, PageRequest
 from controller.kube.patches import APPLY_PATCH, Patch
+from controller.kube.recovery import recovered
 from controller.kube.retries import READS
+from controller.kube.streaming import StreamingSupport
 from controller.kube.transport import Gate
 from controller.kube.watching import ByteStream, WatchStream
 from controller.kube.wire import (
@@ -305,6 +306,9 @@ class KubeClient:
                 decoder = self._decoders[type_] = msgspec.json.Decoder(type_)
             return cast("T", decoder.decode(body))
         except (msgspec.DecodeError, orjson.JSONDecodeError) as failure:
+            view = None if type_ is None else recovered(type_, body)
+            if view is not None:
+                return view
             raise BadAnswer(
                 f"the answer cannot be read: {failure}", reason="BadAnswer", outcome=Outcome.UNKNOWN
             ) from failure

@@ -9,6 +9,7 @@ Everything wrong here is a UsageError of one line that names the file and the wa
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from typing import Any
 import yaml
 
 from controller.foundation import UsageError, redact
-from controller.kube.connection import Connection, Credentials, CredentialSource, TlsFiles
+from controller.kube.connection import LOAD_TIMEOUT_SECONDS, Connection, Credentials, CredentialSource, TlsFiles
 from controller.kube.loaders import load_config_package
 from controller.kube.proxies import proxy_for
 
@@ -75,7 +76,13 @@ async def load_connection(
         namespace = _service_account_namespace(service_account)
     else:
         source, namespace = _open_kubeconfig(paths, context, settings, relax_x509_strict)
-    credentials = await source.load(rejected=False)
+    try:
+        async with asyncio.timeout(LOAD_TIMEOUT_SECONDS):
+            credentials = await source.load(rejected=False)
+    except TimeoutError:
+        raise UsageError(
+            f"no credentials within {LOAD_TIMEOUT_SECONDS:g} s: does the kubeconfig's exec plugin wait for somebody?"
+        ) from None
     if not settings.host.startswith(("https://", "http://")):
         raise UsageError(f"the server address must start with https:// or http://, found {settings.host!r}")
     return Connection(

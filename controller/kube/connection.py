@@ -29,7 +29,7 @@ REFRESH_SECONDS = 60.0
 # After a failed or rejected reload: soon enough for a person who is repairing it, no stampede of exec plugins.
 RETRY_SECONDS = 5.0
 # An exec plugin that waits for a browser must not hang a controller.
-LOAD_TIMEOUT_SECONDS = 30.0
+LOAD_TIMEOUT_SECONDS = 60.0
 
 _log = structlog.get_logger(__name__)
 

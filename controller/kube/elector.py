@@ -1,10 +1,11 @@
 """Leader election on a Lease: the shell around `lease`.
 
-    elector = Elector(LeaseLock(client, namespace, name), identity=new_identity(), times=LeaseTimes()) client.gate =
-    elector.check_write           # every mutation asks: refuse when the lease may be somebody else's await
-    elector.run(lead)                     # waits, leads, returns when `lead` does; LeadershipLost ends the process
+    elector = Elector(LeaseLock(client, namespace, name), identity=new_identity(), times=LeaseTimes())
+    client.gate = elector.check_write     # every mutation asks, and is refused when the lease may be somebody else's
+    await elector.run(lead)               # waits, leads, returns when `lead` does; LeadershipLost ends the process
 
 Promised
+
 1. `lead` runs only while this process holds the lease. It is cancelled at the latest `renew_deadline_seconds` after the
    last successful renewal was *sent*, by a timer that does not depend on any request: a server that swallows requests,
    answers 403 for ever or throttles us beyond the deadline all end the same way.

@@ -15,16 +15,14 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from controller.foundation import ObjectMeta, Resource
+from controller.foundation import KubeObject, ObjectMeta, Resource
 from controller.kube.classify import Status, classify_status, read_status
 from controller.kube.errors import ApiError, BadAnswer
+from controller.kube.recovery import recovered
 
-T = TypeVar("T")
+T = TypeVar("T", bound=KubeObject)
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-# `kind` stands within the first few dozen bytes of what an API server writes.
-_HEAD_BYTES = 256
-_KIND = b'"kind":"'
 
 
 class Added(msgspec.Struct, Generic[T], frozen=True, gc=False, tag_field="type", tag="ADDED"):
@@ -100,21 +98,19 @@ class EventDecoder(Generic[T]):
     def __init__(self, resource: Resource, type_: type[T]) -> None:
         union: Any = Added[type_] | Modified[type_] | Deleted[type_] | Bookmark  # type: ignore[valid-type]
         self._decode = msgspec.json.Decoder(union).decode
+        self._type = type_
         self._resource = resource
-        self._kind = _KIND + resource.kind.encode() + b'"'
+        self._usual = _usual_beginnings(resource)
 
     def decode(self, line: bytes) -> Event[T]:
         """One event. Raises BadAnswer for a line that is not JSON: the stream is broken."""
-        position = line.find(_KIND, 0, _HEAD_BYTES)
-        if position >= 0 and line.startswith(self._kind, position):
-            try:
-                event: Added[T] | Modified[T] | Deleted[T] | Bookmark = self._decode(line)
-            except msgspec.DecodeError as failure:
-                return self._examine(line, str(failure))
-            if type(event) is Bookmark or event.object.metadata.name:  # type: ignore[union-attr]
-                return event
-            return Skipped("the object has no metadata.name")
-        return self._examine(line, "")
+        if not line.startswith(self._usual):
+            return self._examine(line, "")
+        try:
+            event: Change[T] = self._decode(line)
+        except msgspec.DecodeError as failure:
+            return self._examine(line, str(failure))
+        return event if event.object.metadata.name else Skipped("the object has no metadata.name")
 
     def _examine(self, line: bytes, failure: str) -> Event[T]:
         try:
@@ -136,14 +132,30 @@ class EventDecoder(Generic[T]):
             return Skipped(f"a {self._resource.kind} was expected, found {found.kind[:40]}", found.metadata.key)
         if not found.metadata.name:
             return Skipped("the object has no metadata.name")
-        if failure:
+        if not failure:
+            event: Change[T]
+            try:
+                event = self._decode(line)  # `kind` stands late or is missing, the object is fine
+            except msgspec.DecodeError as error:
+                failure = str(error)
+            else:
+                return event
+        view = recovered(self._type, bytes(loose.object))
+        if view is None or not view.metadata.name:
             return Skipped(f"the object does not fit its projection: {failure}", found.metadata.key)
-        event: Added[T] | Modified[T] | Deleted[T] | Bookmark
-        try:
-            event = self._decode(line)  # `kind` stands late or is missing, the object is fine
-        except msgspec.DecodeError as error:
-            return Skipped(f"the object does not fit its projection: {error}", found.metadata.key)
-        return event
+        changes: dict[str, type[Change[T]]] = {"ADDED": Added, "MODIFIED": Modified, "DELETED": Deleted}
+        return changes[loose.type](view)
+
+
+def _usual_beginnings(resource: Resource) -> tuple[bytes, ...]:
+    """How API servers begin the events of a resource: Go structs have `kind` first, custom resources `apiVersion`.
+
+    A line that begins so is an object of the right kind, and is decoded without another look.
+    """
+    kind = f'"kind":"{resource.kind}"'
+    version = f'"apiVersion":"{resource.api_version}"'
+    orders = (f"{kind},{version}", f"{version},{kind}")
+    return tuple(f'{{"type":"{type_}","object":{{{order},'.encode() for type_ in _OBJECT_TYPES for order in orders)
 
 
 def _read_error(raw: msgspec.Raw) -> Status:

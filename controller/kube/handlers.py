@@ -1,14 +1,16 @@
 """Who is told about changes in a store, and in which words.
 
-The contract of a handler 1. It is called after the store and its indices show the change, or something newer. 2. For
-one object the calls follow the order of its states; states in between may be missing. Between objects there is no
-   order.
-3. `on_add(obj, initial)`: `initial` is true for what was there when the handler started to listen. 4. `on_delete`
-gets a `Tombstone`: `final` false means that the deletion was not seen, only that the object is missing (or
-   was replaced by one of the same name and another uid, which then follows as an add), so `last_known` may be stale.
+The contract of a handler
+
+1. It is called after the store and its indices show the change, or something newer.
+2. For one object the calls follow the order of its states; states in between may be missing. Between objects there is
+   no order.
+3. `on_add(obj, initial)`: `initial` is true for what was there when the handler started to listen.
+4. `on_delete` gets a `Tombstone`: `final` false means that the deletion was not seen, only that the object is missing
+   (or was replaced by one of the same name and another uid, which then follows as an add), so `last_known` may be
+   stale.
 5. Handlers are synchronous and quick (put a key into a queue): they run in the task that reads the watch. One that
-takes
-   longer than 100 ms is logged.
+   takes longer than 100 ms is logged.
 6. An exception in a handler is logged and counted; the other handlers and the cache are not affected.
 """
 
@@ -108,7 +110,9 @@ class Registration(Generic[T]):
         for method in (handler.on_add, handler.on_update, handler.on_delete):
             if inspect.iscoroutinefunction(method):
                 raise TypeError(f"{method.__qualname__} is a coroutine function; handlers are synchronous")
-        self._handler = handler
+        # Bound once: these are called for every event.
+        self._on_add, self._on_update, self._on_delete = handler.on_add, handler.on_update, handler.on_delete
+        self._name = type(handler).__qualname__
         self._resource = resource
         self._observer = observer
         self._backlog: dict[str, T] = {}  # in the store when the handler came, not told yet
@@ -159,43 +163,57 @@ class Registration(Generic[T]):
     def add(self, obj: T, initial: bool) -> None:
         """A new object."""
         if self._active:
-            self._call(self._handler.on_add, obj, initial)
+            started = time.perf_counter()
+            try:
+                self._on_add(obj, initial)
+            except Exception:  # noqa: BLE001 - whatever a handler does wrong, the cache and the other handlers go on
+                self._failed()
+            if time.perf_counter() - started > SLOW_SECONDS:
+                self._slow(started)
 
     def update(self, old: T, new: T) -> None:
         """A new state."""
         if self._active:
-            self._catch_up(new.metadata.key)
-            self._call(self._handler.on_update, old, new)
+            if self._backlog:
+                self._catch_up(new.metadata.key)
+            started = time.perf_counter()
+            try:
+                self._on_update(old, new)
+            except Exception:  # noqa: BLE001 - as above
+                self._failed()
+            if time.perf_counter() - started > SLOW_SECONDS:
+                self._slow(started)
 
     def delete(self, tombstone: Tombstone[T]) -> None:
         """A deletion."""
         if self._active:
-            self._catch_up(tombstone.key)
-            self._call(self._handler.on_delete, tombstone)
+            if self._backlog:
+                self._catch_up(tombstone.key)
+            started = time.perf_counter()
+            try:
+                self._on_delete(tombstone)
+            except Exception:  # noqa: BLE001 - as above
+                self._failed()
+            if time.perf_counter() - started > SLOW_SECONDS:
+                self._slow(started)
 
     def _catch_up(self, key: str) -> None:
         """A change of an object that the handler has not heard of yet: tell it first, or order would be lost."""
         obj = self._backlog.pop(key, None)
         if obj is not None:
-            self._call(self._handler.on_add, obj, True)
+            self.add(obj, True)
             self._check_synced()
 
     def _check_synced(self) -> None:
         if self._store_complete and not self._backlog:
             self._synced.set()
 
-    def _call(self, method: Callable[..., None], *arguments: object) -> None:
-        started = time.perf_counter()
-        try:
-            method(*arguments)
-        except Exception:  # noqa: BLE001 - whatever a handler does wrong, the cache and the other handlers go on
-            self._observer.handler_failed(self._resource)
-            _log.exception("event handler failed", resource=self._resource, handler=type(self._handler).__qualname__)
-        elapsed = time.perf_counter() - started
-        if elapsed > SLOW_SECONDS:
-            _log.warning(
-                "slow event handler holds up the watch",
-                resource=self._resource,
-                handler=type(self._handler).__qualname__,
-                seconds=round(elapsed, 3),
-            )
+    def _failed(self) -> None:
+        self._observer.handler_failed(self._resource)
+        _log.exception("event handler failed", resource=self._resource, handler=self._name)
+
+    def _slow(self, started: float) -> None:
+        seconds = round(time.perf_counter() - started, 3)
+        _log.warning(
+            "slow event handler holds up the watch", resource=self._resource, handler=self._name, seconds=seconds
+        )

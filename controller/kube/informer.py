@@ -7,15 +7,18 @@
         await registration.wait_synced()
         informer.store.by_index("node", "n1")
 
-Promised 1. The store follows the server by the reflector's contract; several namespaces are several reflectors that
-feed one store. 2. A list is compared with the store: what is missing is deleted first (tombstones), what changed is
-updated, what is the
-   same (uid and resourceVersion) costs nothing and is told to nobody.
+Promised
+
+1. The store follows the server by the reflector's contract; several namespaces are several reflectors that feed one
+   store.
+2. A list is compared with the store: what is missing is deleted first (tombstones), what changed is updated, what is
+   the same (uid and resourceVersion) costs nothing and is told to nobody.
 3. An object that was deleted and made again under the same name is a delete and an add, also when only the new one was
    seen.
-4. Events are applied in the task that reads them: there is no queue in between that could grow. 5. Large lists are
-applied in slices of a few milliseconds; other tasks run in between and may see the store half changed. 6. A handler
-that comes late is told everything that is there, in the background, without losing or doubling an event.
+4. Events are applied in the task that reads them: there is no queue in between that could grow.
+5. Large lists are applied in slices of a few milliseconds; other tasks run in between and may see the store half
+   changed.
+6. A handler that comes late is told everything that is there, in the background, without losing or doubling an event.
 
 Not promised: a resync. Nothing is repeated to handlers without a change; a reconcile that wants to look again asks its
 queue for it.
@@ -34,12 +37,12 @@ from typing import Generic, TypeVar
 from controller.foundation import KubeObject, Resource
 from controller.kube.cache import Cache
 from controller.kube.handlers import Handler, Registration
-from controller.kube.listwatch import StreamingSupport
 from controller.kube.observers import SILENT, ReflectorObserver
 from controller.kube.pacing import TimeBudget
 from controller.kube.reflector import ListWatchClient, Reflector, Target
 from controller.kube.scopes import Scope
 from controller.kube.store import IndexFunction, Store
+from controller.kube.streaming import StreamingSupport
 from controller.kube.versions import parse_version
 
 T = TypeVar("T", bound=KubeObject)

@@ -20,17 +20,19 @@ from controller.foundation import KubeObject, OwnerReference
 T = TypeVar("T", bound=KubeObject)
 
 _MAX_OWNERS = 10_000
+# Keys that nobody reads; beyond this they are as many as the objects, and not worth knowing.
+_MAX_UNREAD = 1_000
 
 
 def lean(*, annotations: tuple[str, ...] = ()) -> Callable[[T], T]:
     """A transform that keeps the annotations whose keys begin with one of the prefixes, and shares what repeats."""
     share_owners = _OwnerPool().share
+    pick = _AnnotationFilter(annotations).pick
 
     def shrink(obj: T) -> T:
         meta = obj.metadata
-        if meta.annotations:
-            kept = {key: value for key, value in meta.annotations.items() if key.startswith(annotations)}
-            force_setattr(meta, "annotations", kept or None)
+        if found := meta.annotations:
+            force_setattr(meta, "annotations", pick(found))
         force_setattr(meta, "namespace", sys.intern(meta.namespace))
         if labels := meta.labels:
             for key, value in labels.items():
@@ -40,6 +42,23 @@ def lean(*, annotations: tuple[str, ...] = ()) -> Callable[[T], T]:
         return obj
 
     return shrink
+
+
+class _AnnotationFilter:
+    """Picks annotations by the prefixes of their keys. Most objects have none of them and the same few others, whose
+    keys it knows after the first time."""
+
+    def __init__(self, prefixes: tuple[str, ...]) -> None:
+        self._prefixes = prefixes
+        self._unread: set[str] = set()
+
+    def pick(self, found: dict[str, str]) -> dict[str, str] | None:
+        if self._unread.issuperset(found):
+            return None
+        kept = {key: value for key, value in found.items() if key.startswith(self._prefixes)}
+        if len(self._unread) < _MAX_UNREAD:
+            self._unread.update(found.keys() - kept.keys())
+        return kept or None
 
 
 class _OwnerPool:

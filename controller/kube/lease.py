@@ -7,8 +7,8 @@ arrives.
   this process *saw* the record change, plus the record's own duration (skewed clocks, and holders with other settings).
 * The first sight of a held lease starts the timer, however old its renewTime claims to be.
 * A holder renews every `retry_seconds` and gives up `renew_deadline_seconds` after its last successful renewal was
-sent;
-  others take the lease `lease_seconds` after they last saw it change. The difference is what a holder has to stop in.
+  sent; others take the lease `lease_seconds` after they last saw it change. The difference is what a holder has to
+  stop in.
 * Taking a lease over adds one to `leaseTransitions` and sets `acquireTime`; a renewal keeps both.
 
 No fencing token comes from this: a process that is paused between the gate and the wire can still write. Writes that

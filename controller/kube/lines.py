@@ -15,7 +15,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 class LineSplitter:
-    """Feed chunks, get lines without their newline. Cost: one split per chunk; a line in many chunks is joined once."""
+    """Feed chunks, get lines without their newline. Cost: one copy of each line; one in many chunks is joined once."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._max_line_bytes = max_line_bytes
@@ -24,8 +24,13 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that this chunk completes, blank ones left out. Raises TooLarge when a line exceeds the limit."""
-        lines = chunk.split(b"\n")
-        rest = lines.pop()
+        lines: list[bytes] = []
+        start = 0
+        # Not `split`: it looks at every byte by itself, a tenth of what an event costs; `find` leaps over a whole line.
+        while (end := chunk.find(b"\n", start)) >= 0:
+            lines.append(chunk[start:end])
+            start = end + 1
+        rest = chunk[start:]
         if lines and self._parts:
             self._parts.append(lines[0])
             lines[0] = b"".join(self._parts)

@@ -7,7 +7,8 @@ what lies between only if it is one complete JSON object, which is then certain 
 end (at least the last item), or everything when the body looks different, is decoded as a whole: the result is the
 same, only later.
 
-An item that does not fit its projection is skipped with a reason; the others are not affected.
+An item that does not fit its projection is recovered (`recovery`) or skipped with a reason; the others are not
+affected.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from controller.kube.classify import classify_status, read_status
 from controller.kube.envelopes import MetadataOnly, Skipped
 from controller.kube.errors import BadAnswer
 from controller.kube.pages import ListMeta, ListPage
+from controller.kube.recovery import recovered
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -52,6 +54,7 @@ class ListDecoder(Generic[T]):
 
     def __init__(self, resource: Resource, type_: type[T]) -> None:
         self._kind = f"{resource.kind}List"
+        self._type = type_
         self._item = msgspec.json.Decoder(type_)
         self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(ListPage[type_])  # type: ignore[valid-type]
 
@@ -73,7 +76,7 @@ class ListDecoder(Generic[T]):
         try:
             return self._item.decode(body)
         except msgspec.ValidationError as failure:
-            return _skip(body, failure) if _is_complete(body) else None
+            return self._recover(bytes(body), failure) if _is_complete(body) else None
         except msgspec.DecodeError:
             return None
 
@@ -91,8 +94,16 @@ class ListDecoder(Generic[T]):
             try:
                 objects.append(self._item.decode(raw))
             except msgspec.DecodeError as failure:
-                skipped.append(_skip(raw, failure))
+                found = self._recover(bytes(raw), failure)
+                if isinstance(found, Skipped):
+                    skipped.append(found)
+                else:
+                    objects.append(found)
         return _named(objects, skipped, page.metadata)
+
+    def _recover(self, item: bytes, failure: msgspec.DecodeError) -> T | Skipped:
+        view = recovered(self._type, item)
+        return _skip(item, failure) if view is None else view
 
     def _check(self, kind: str, body: bytes) -> None:
         if kind == self._kind:

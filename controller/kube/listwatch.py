@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from controller.kube.errors import (
     SILENT_REASON,
     ApiError,
-    BadAnswer,
     ConnectFailed,
     Expired,
     Invalid,
@@ -37,6 +36,7 @@ from controller.kube.errors import (
 )
 from controller.kube.observers import RestartReason
 from controller.kube.pages import PAGE_SIZE, PageRequest
+from controller.kube.streaming import StreamingSupport
 
 # A watch that ends within a second and brought nothing is a failure; one that brought something is only held back until
 # a second has passed since its start. kubernetes_asyncio made 1,821 requests in 2 s here.
@@ -102,22 +102,6 @@ class Verdict:
     error: bool = True
 
 
-class StreamingSupport:
-    """Whether this API server can stream lists; shared by the reflectors of one client."""
-
-    def __init__(self, *, refused: bool = False) -> None:
-        self._refused = refused
-
-    @property
-    def refused(self) -> bool:
-        """True once the server has shown that it cannot."""
-        return self._refused
-
-    def refuse(self) -> None:
-        """Never try again in this process."""
-        self._refused = True
-
-
 class ListWatch:
     """The state of one list+watch loop. See the module's contract."""
 
@@ -156,10 +140,9 @@ class ListWatch:
         self._synced(version)
 
     def observed(self, version: str) -> None:
-        """An event or a bookmark of this version has been applied."""
+        """Everything up to this version has been applied."""
         self._failed_watches = 0
-        if version:
-            self._version = version
+        self._version = version
 
     def ended(self, seconds: float, events: int) -> Verdict:
         """The server closed a watch in good order after so long and so many events (bookmarks included)."""
@@ -218,7 +201,7 @@ class ListWatch:
         reason = reason_of(error)
         if reason is RestartReason.SILENT:
             return Verdict(Delay.NONE, reason)
-        if isinstance(error, BadAnswer | Throttled | Transient) and not isinstance(error, ResourceVersionTooLarge):
+        if isinstance(error, Throttled | Transient) and not isinstance(error, ResourceVersionTooLarge):
             self._failed_watches += 1
             if self._failed_watches < MAX_FAILED_WATCHES or isinstance(error, Throttled | ConnectFailed):
                 lost_in_health = seconds >= SHORT_WATCH_SECONDS and reason is RestartReason.OTHER

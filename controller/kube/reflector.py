@@ -1,6 +1,7 @@
 """The list+watch loop of one collection: the thin shell around `listwatch`.
 
 Promised
+
 1. `run` ends by cancellation only. An exception that is not an `ApiError` escapes, and is meant to end the process: a
    cache that silently stopped is worse than a restart.
 2. The sink sees every state that the server sent, in order, except those that fell between two lists; a list replaces
@@ -36,12 +37,12 @@ from controller.kube.listwatch import (
     ListWatch,
     Step,
     Streaming,
-    StreamingSupport,
     Verdict,
 )
 from controller.kube.observers import SILENT, ReflectorObserver, RestartReason
 from controller.kube.pacing import TimeBudget
 from controller.kube.pages import ListMeta, PageRequest
+from controller.kube.streaming import StreamingSupport
 
 T = TypeVar("T", bound=KubeObject)
 T_contra = TypeVar("T_contra", bound=KubeObject, contravariant=True)
@@ -50,8 +51,9 @@ T_contra = TypeVar("T_contra", bound=KubeObject, contravariant=True)
 MIN_WATCH_SECONDS = 300.0
 # Above the server's limit: it only strikes when the server did not close in time.
 WATCH_GRACE_SECONDS = 30.0
-# Bookmarks come every minute, plus up to a quarter of jitter; two missed ones are one too many.
-INACTIVITY_SECONDS = 120.0
+# A server sends bookmarks every minute, but only when there is something newer than where the watch began: an idle
+# watch of a real kube-apiserver was silent for two minutes.
+INACTIVITY_SECONDS = 180.0
 # Initial events flow without a pause. A server that is silent for this long before the end mark does not know the
 # parameter (before 1.27 it was ignored without a word).
 INITIAL_SILENCE_SECONDS = 30.0
@@ -306,27 +308,34 @@ class Reflector(Generic[T]):
         """The hot path: everything that an event costs is in this loop, `EventDecoder.decode` and the sink."""
         decode, apply, spent = self._events.decode, self._sink.apply, self._budget.spent
         self._sink.alive()
-        for line in lines:
-            event = decode(line)
-            self._delivered += 1
-            if type(event) in _CHANGES:
-                apply(event)  # type: ignore[arg-type]
-                self._machine.observed(event.object.metadata.resource_version)  # type: ignore[union-attr]
-            else:
-                self._apply_other(event)
-            if spent():
-                await asyncio.sleep(0)
+        version = ""
+        try:
+            for line in lines:
+                event = decode(line)
+                self._delivered += 1
+                if type(event) in _CHANGES:
+                    apply(event)  # type: ignore[arg-type]
+                    version = event.object.metadata.resource_version or version  # type: ignore[union-attr]
+                else:
+                    version = self._apply_other(event) or version
+                if spent():
+                    await asyncio.sleep(0)
+        finally:
+            if version:
+                self._machine.observed(version)
 
-    def _apply_other(self, event: Event[T]) -> None:
+    def _apply_other(self, event: Event[T]) -> str:
+        """Whatever is not a change of an object; the version that it brings, if any."""
         match event:
             case Bookmark():
                 version = event.object.metadata.resource_version
                 self._sink.bookmark(version)
-                self._machine.observed(version)
+                return version
             case Failed(error=error):
                 raise error
             case Skipped():
                 self._skip(event)
+        return ""
 
     def _skip(self, skipped: Skipped) -> None:
         self._observer.skipped(self._target.label)

@@ -4,7 +4,7 @@
 * 5xx with Retry-After: the server asks for it, but may have done the work: idempotent verbs only.
 * a connection that broke or could not be made: reads only. The reset of an idle keep-alive connection is the usual
   case.
-* 401: once, when the credentials changed meanwhile (the client decides that; see `client`).
+* 401: once, when the credentials changed meanwhile (decided in `wire`).
 
 Everything else is the caller's: a reconcile has its own back-off, and a blind repeat here would hide the failure from
 it.

@@ -26,6 +26,7 @@ class Scope(Generic[T]):
         self.synced = False
         self.heard_at = float("-inf")
         self._cache = cache
+        self._transform = cache.transform
         self._on_synced = on_synced
 
     def covers(self, namespace: str | None) -> bool:
@@ -38,12 +39,16 @@ class Scope(Generic[T]):
 
     def apply(self, change: Added[T] | Modified[T] | Deleted[T]) -> None:
         """One event of the watch."""
-        obj = self._cache.transformed(change.object)
+        obj = change.object
+        if self._transform is not None:
+            obj = self._transform(obj)
+        meta = obj.metadata
         if type(change) is Deleted:
-            self._cache.gone(obj.metadata.key, obj, True)
+            self._cache.gone(meta.key, obj, True)
         else:
-            self._cache.changed(obj, False)
-        self.version = obj.metadata.resource_version or self.version
+            self._cache.changed(meta.key, obj, False)
+        if meta.resource_version:
+            self.version = meta.resource_version
 
     def bookmark(self, version: str) -> None:
         """Nothing older is missing."""
@@ -74,8 +79,10 @@ class ScopeReplacement(Generic[T]):
 
     def put(self, obj: T) -> None:
         """The list has this object."""
-        obj = self._cache.transformed(obj)
-        self._listed[obj.metadata.key] = self._cache.same_as_stored(obj)
+        if self._cache.transform is not None:
+            obj = self._cache.transform(obj)
+        key = obj.metadata.key
+        self._listed[key] = self._cache.same_as_stored(key, obj)
 
     def remove(self, obj: T) -> None:
         """Deleted while the list was streamed."""
@@ -96,8 +103,8 @@ class ScopeReplacement(Generic[T]):
             if budget.spent():
                 await asyncio.sleep(0)
         initial = not scope.synced
-        for obj in self._listed.values():
-            cache.changed(obj, initial)
+        for key, obj in self._listed.items():
+            cache.changed(key, obj, initial)
             if budget.spent():
                 await asyncio.sleep(0)
         scope.complete(version)

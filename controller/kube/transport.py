@@ -1,7 +1,7 @@
 """Sessions to one API server: socket options, TLS per request, time-outs, and the write gate at the last moment.
 
 Watches have a session of their own, so that hundreds of them cannot starve the writes and a closed one can be dropped
-alone. Everything of the HTTP library that this room uses is in this module, `watching` and `classify`.
+alone. What this room uses of the HTTP library is in this module, `wire`, `watching` and `classify`.
 """
 
 from __future__ import annotations

@@ -139,11 +139,11 @@ class Wire:
         with wire_errors():
             async with asyncio.timeout_at(deadline):
                 if options.urgent:
-                    return await self._attempt(request, deadline)
+                    return await self._attempt(request)
                 async with self._slots:
-                    return await self._attempt(request, deadline)
+                    return await self._attempt(request)
 
-    async def _attempt(self, request: Request, deadline: float) -> bytes:
+    async def _attempt(self, request: Request) -> bytes:
         if self._calls is None:
             self._calls = open_session(self._user_agent)
         # The deadline is ours (`_within`); the library's own would start again with every retry.

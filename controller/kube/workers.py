@@ -20,6 +20,7 @@ from typing import Protocol
 
 import structlog
 
+from controller.kube.errors import ApiError
 from controller.kube.workqueue import WorkQueue
 
 _log = structlog.get_logger(__name__)
@@ -121,7 +122,8 @@ async def _reconcile_once(queue: WorkQueue, key: str, reconcile: Reconcile, time
             error=f"it took longer than {timeout_seconds} s" if timed_out else str(failure) or repr(failure),
             failures=queue.failures(key),
             retry_in_seconds=round(delay, 3),
-            exc_info=not timed_out,
+            # An answer of the API server says it all; a trace of our own calls is for our own faults.
+            exc_info=not timed_out and not isinstance(failure, ApiError),
         )
         return Result.TIMEOUT if timed_out else Result.ERROR
     match outcome:

@@ -1,10 +1,12 @@
 """A queue of keys: what needs work, at most once each, never by two workers at a time, never forgotten.
 
-Promised 1. A key that is added many times before a worker takes it is handed out once. 2. A key that is added while a
-worker has it is handed out again after `done`, once; never to a second worker meanwhile. 3. `add_after` keeps the
-earliest of the times a key was given; a plain add makes it ready at once. 4. Ready keys of normal priority go first,
-in the order in which they came; low ones follow. A key is raised to normal by
-   a normal add, never lowered. Low is for the initial list, so that a live event overtakes a restart.
+Promised
+
+1. A key that is added many times before a worker takes it is handed out once.
+2. A key that is added while a worker has it is handed out again after `done`, once; never to a second worker meanwhile.
+3. `add_after` keeps the earliest of the times a key was given; a plain add makes it ready at once.
+4. Ready keys of normal priority go first, in the order in which they came; low ones follow. A key is raised to normal
+   by a normal add, never lowered. Low is for the initial list, so that a live event overtakes a restart.
 5. After `shut_down` adds are ignored, and what is ready is still handed out; then `get` returns None. Delayed keys are
    dropped: they will be found again by the next start.
 
@@ -75,8 +77,7 @@ class WorkQueue:
         """The key needs work now."""
         if self._shut_down:
             return
-        delayed = self._waiting.pop(key, None)
-        if delayed is not None:
+        if self._waiting and (delayed := self._waiting.pop(key, None)) is not None:
             priority = max(priority, delayed[1])
         if key in self._processing:
             self._again[key] = max(priority, self._again.get(key, priority))
@@ -196,7 +197,8 @@ class WorkQueue:
         self._lanes[priority].append(key)
         self._ready[key] = (priority, self._now())
         self._observer.added(len(self._ready))
-        self._wake_getter()
+        if self._getters:
+            self._wake_getter()
 
     def _take(self) -> str:
         lane = self._lanes[Priority.NORMAL] or self._lanes[Priority.LOW]

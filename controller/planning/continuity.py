@@ -11,11 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 
 from controller.planning.record import Record
 from controller.scaling import Decision, Observation, RoleObservation, State, decide
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A count that was decided and then declared: at `time` a role went from `before` to `after`."""
+
+    record: Record
+    role: str
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +50,29 @@ class Continuity:
     early: tuple[EarlyShrink, ...]
 
 
+def committed_changes(records: Sequence[Record]) -> list[Change]:
+    """The decisions that were carried out: what the next record of the scaler shows as declared. A decision that waited
+    (for a retirement, for a binding) is repeated at every tick and is no change until then."""
+    changes = []
+    for record, following in pairwise(records):
+        declared = {role.name: role.current for role in following.decided.roles}
+        for name, (before, after) in record.decided.changes.items():
+            if declared.get(name) == after:
+                changes.append(Change(record, name, before, after))
+    return changes
+
+
 def compare_with_unbroken(records: Sequence[Record]) -> Continuity:
     """Records of one scaler in order of time, of any number of processes."""
     early: list[EarlyShrink] = []
-    shrinks = 0
+    shrinks = sum(change.after < change.before for change in committed_changes(records))
     lowest: dict[str, int] = {}  # what the chain asked for at least, since the role last grew in the record
     for record, unbroken in zip(records, _unbroken(records), strict=True):
-        for role in record.decision.roles:
+        for role in record.decided.roles:
             wanted = unbroken.role(role.name).desired
             lowest[role.name] = wanted if role.desired > role.current else min(wanted, lowest.get(role.name, wanted))
-            if role.desired < role.current:
-                shrinks += 1
-                if lowest[role.name] > role.desired:
-                    early.append(EarlyShrink(record.now, role.name, role.current, role.desired, wanted))
+            if role.desired < role.current and lowest[role.name] > role.desired:
+                early.append(EarlyShrink(record.now, role.name, role.current, role.desired, wanted))
     return Continuity(len(records), len({record.process for record in records}), shrinks, tuple(early))
 
 
@@ -72,7 +93,7 @@ def _unbroken(records: Sequence[Record]) -> list[Decision]:
 
 def _with_own_counts(before: Record, record: Record, unbroken: Decision) -> Observation:
     """The observation, with the counts that the unbroken run would have declared by itself."""
-    recorded = {role.name: (role.current, role.desired) for role in before.decision.roles}
+    recorded = {role.name: (role.current, role.desired) for role in before.decided.roles}
     own = {role.name: role.desired for role in unbroken.roles}
     roles = []
     for role in record.observation.roles:

@@ -1,16 +1,18 @@
 """The record of a decision: its five arguments and its result, one JSON object a line.
 
 A record replays: `decide(spec, capacity, state, observation, now)` of a record gives its decision again, on any
-machine. A decision that does not is a bug, and `replay` finds it. Consecutive records of one scaler also replay as a
-chain from the first state (`replay_chain`), which is how a run with a restart in it is compared with one without.
+machine. A decision that does not is a bug, and `replay` finds it.
 
 The file format (`controller --record DIR`, `mdscaler decide FILE`): `format` is `mdscaler.decision/v1`; `scaler` is
 `namespace/name`; `process` tells process starts apart; the other members are the types of `controller.scaling` in JSON.
-Unknown members are ignored, so that an older reader can read a newer file.
+`state` may be left out (nothing remembered), and `decision` too: then there is nothing to compare with. A file that
+holds one JSON document instead of lines is one record. Unknown members are ignored, so that an older reader can read
+a newer file.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -25,18 +27,26 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One decision with everything it was made from."""
 
     format: str = FORMAT
-    scaler: str
-    process: str
+    scaler: str = ""
+    process: str = ""
     spec: DecisionSpec
-    capacity: Capacity
-    state: State
+    capacity: Capacity = {}
+    state: State = State()
     observation: Observation
     now: float
-    decision: Decision
+    decision: Decision | None = None
+
+    @property
+    def decided(self) -> Decision:
+        """What was decided. Raises UsageError for a record of arguments alone."""
+        if self.decision is None:
+            raise UsageError(f"the record of {self.scaler or 'a scaler'} at {self.now:.0f} holds no decision")
+        return self.decision
 
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
+_WORD = re.compile(r"_([a-z0-9])")
 
 
 def encode(record: Record) -> bytes:
@@ -48,7 +58,7 @@ def decode(line: bytes, where: str = "record") -> Record:
     """Raises UsageError that names `where` and the member that is wrong."""
     try:
         record = _decoder.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"{where}: not a decision record: {error}") from None
     if record.format != FORMAT:
         raise UsageError(f"{where}: format is {record.format!r}, this version reads {FORMAT!r}")
@@ -58,10 +68,15 @@ def decode(line: bytes, where: str = "record") -> Record:
 def read(lines: Iterable[bytes], where: str) -> Iterator[Record]:
     """Records of a file, in order; empty lines are skipped. Raises UsageError naming file and line.
 
-    A last line without a newline is a record that a dying process did not finish: it is left out.
+    A last line without a newline is a record that a dying process did not finish: it is left out, unless it is the only
+    one. A file that does not hold one object a line is read as one JSON document.
     """
-    for number, line in enumerate(lines, 1):
-        if line.strip() and line.endswith(b"\n"):
+    whole = list(lines)
+    if not _is_lines(whole):
+        yield decode(b"".join(whole), where)
+        return
+    for number, line in enumerate(whole, 1):
+        if line.strip() and (line.endswith(b"\n") or len(whole) == 1):
             yield decode(line, f"{where}:{number}")
 
 
@@ -70,14 +85,31 @@ def replay(record: Record) -> Decision:
     return decide(record.spec, record.capacity, record.state, record.observation, record.now)[1]
 
 
-def replay_chain(records: Iterable[Record]) -> Iterator[Decision]:
-    """The decisions of one unbroken run: the state of the first record, then each state from the one before.
+def decision_json(decision: Decision) -> dict[str, object]:
+    """A decision for other programs: plain values, member names in camelCase as everywhere in the API."""
+    plain = msgspec.to_builtins(decision)
+    assert isinstance(plain, dict)  # noqa: S101 - a struct is an object
+    return {_camel(name): _camel_case(value) for name, value in plain.items()}
 
-    The states inside the later records are not looked at, so a restart between two records does not happen here. What
-    the target declared at each tick is part of the observation and stays as it was.
-    """
-    state: State | None = None
-    for record in records:
-        start = record.state if state is None else state
-        state, decision = decide(record.spec, record.capacity, start, record.observation, record.now)
-        yield decision
+
+def _is_lines(lines: list[bytes]) -> bool:
+    """The first line that holds anything is a whole JSON value: then each line is one."""
+    first = next((line for line in lines if line.strip()), b"{}")
+    try:
+        msgspec.json.decode(first)
+    except (msgspec.DecodeError, RecursionError):
+        # One broken line among several that begin like objects is a broken record, not a document.
+        return sum(line.startswith(b'{"') for line in lines) > 1
+    return True
+
+
+def _camel_case(value: object) -> object:
+    if isinstance(value, dict):
+        return {_camel(name): _camel_case(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_camel_case(member) for member in value]
+    return value
+
+
+def _camel(name: str) -> str:
+    return _WORD.sub(lambda match: match[1].upper(), name)

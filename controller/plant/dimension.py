@@ -80,7 +80,7 @@ def dimension(
     limits = limits or BatchLimits(max_num_seqs=service.last_batch_size)
     capacity = mix_capacity(trace, service, seed=seed, limits=limits)
     full_batch_step = service.decode_step_seconds(limits.max_num_seqs)
-    longest = int(trace.output_tokens.max()) * full_batch_step
+    longest = max(1, int(trace.output_tokens.max())) * full_batch_step
     most_slowdown = _DECODE_MARGIN * longest_decode_seconds / longest
     wanted = peak_replicas * headroom * capacity  # tokens/s at full speed that need `peak_replicas`
     peak = float(token_rate(trace, _NEED_WINDOW_SECONDS).max())

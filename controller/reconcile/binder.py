@@ -28,7 +28,6 @@ from controller.kube import ConsistencyStore, KubeClient, NotFound, merge_patch
 from controller.reconcile.binding import BindingStep, Claim, Claimant, Holder, Step, next_binding_step
 from controller.reconcile.fence import Holding, claim_patch, release_patch
 from controller.reconcile.memory import ScalerMemory
-from controller.reconcile.targets import patch_target, read_target
 
 # RFC 1123 subdomain: no object's name is longer.
 MAX_NAME_LENGTH = 253
@@ -90,7 +89,9 @@ class Binder:
             return False
         patch = merge_patch(release_patch(target.metadata.resource_version))
         try:
-            answer = await patch_target(self._client, target, patch)
+            answer = await self._client.patch(
+                MODEL_DEPLOYMENTS, target.metadata.name, patch, target.metadata.namespace, type_=ModelDeployment
+            )
         except NotFound:
             return False
         self._note(key, scaler, answer)
@@ -106,7 +107,8 @@ class Binder:
         for name in filter(_nameable, targets):
             with contextlib.suppress(NotFound):
                 # A live read: whoever deletes a scaler waits for this, and a stale cache could leave the claim behind.
-                await self.release(key, scaler, await read_target(self._client, name, meta.namespace))
+                target = await self._client.get(MODEL_DEPLOYMENTS, name, meta.namespace, type_=ModelDeployment)
+                await self.release(key, scaler, target)
         remaining = [name for name in finalizers if name != BINDING_FINALIZER]
         with contextlib.suppress(NotFound):
             await self._patch_finalizers(scaler, remaining)
@@ -127,7 +129,9 @@ class Binder:
             await self._patch_finalizers(scaler, [*(meta.finalizers or ()), BINDING_FINALIZER])
         holding = Holding(meta.name, meta.uid, step.term)
         patch = merge_patch(claim_patch(target.metadata.resource_version, holding, acquired=acquired))
-        answer = await patch_target(self._client, target, patch)
+        answer = await self._client.patch(
+            MODEL_DEPLOYMENTS, target.metadata.name, patch, target.metadata.namespace, type_=ModelDeployment
+        )
         memory.own_term, memory.acquired_time = step.term, self._clock.now()
         self._note(key, scaler, answer)
 

@@ -11,16 +11,24 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from catalog import CONFIG_MAP_KEY, CatalogCache, CatalogResult, load_embedded
 from controller.api import (
+    CONFIG_MAPS,
+    INSTANCE_TYPES,
+    MODEL_ARTIFACTS,
     MODEL_DEPLOYMENT_APP,
     MODEL_DEPLOYMENT_SCALERS,
     MODEL_DEPLOYMENTS,
     NAME_LABEL,
     PODS,
     BoundBy,
+    ConfigMap,
+    InstanceType,
     MdsView,
+    ModelArtifact,
     ModelDeployment,
     Pod,
+    ScalerSpec,
     read_bound_by,
 )
 from controller.kube import (
@@ -34,11 +42,17 @@ from controller.kube import (
     Tombstone,
     WorkQueue,
 )
-from controller.reconcile.targets import TargetView
+from controller.planning import PriorSources
 
 _BY_TARGET = "target"
 _BY_HOLDER = "holder"
 _BY_DEPLOYMENT = "deployment"
+
+
+def _catalog_only(config_map: ConfigMap) -> ConfigMap:
+    """Of a ConfigMap only the catalog is kept: the cache must not hold what everybody else stores in theirs."""
+    kept = {key: value for key, value in (config_map.data or {}).items() if key == CONFIG_MAP_KEY}
+    return msgspec.structs.replace(config_map, data=kept)
 
 
 class _TargetName(msgspec.Struct):
@@ -71,7 +85,7 @@ class ControllerCaches:
         self.targets = Informer(
             client,
             MODEL_DEPLOYMENTS,
-            TargetView,
+            ModelDeployment,
             namespace=where,
             indexers={_BY_HOLDER: _holder_of},
             observer=observer,
@@ -85,16 +99,46 @@ class ControllerCaches:
             indexers={_BY_DEPLOYMENT: _deployment_key_of},
             observer=observer,
         )
-        self.registrations: tuple[Registration[MdsView] | Registration[TargetView] | Registration[Pod], ...] = (
+        # Read, never waited for: where a kind is not installed, a prior that needs it is unresolved and says so.
+        self.config_maps = Informer(
+            client, CONFIG_MAPS, ConfigMap, namespace=where, transform=_catalog_only, observer=observer
+        )
+        self.artifacts = Informer(client, MODEL_ARTIFACTS, ModelArtifact, namespace=where, observer=observer)
+        self.pools = Informer(client, INSTANCE_TYPES, InstanceType, observer=observer)
+        self._catalogs = CatalogCache()
+        self.registrations: tuple[Registration[MdsView] | Registration[ModelDeployment] | Registration[Pod], ...] = (
             self.scalers.add_handler(HandlerFunctions(self._scaler_added, self._scaler_updated, self._scaler_deleted)),
             self.targets.add_handler(HandlerFunctions(self._target_added, self._target_updated, self._target_deleted)),
             self.pods.add_handler(HandlerFunctions(self._pod_added, self._pod_updated, self._pod_deleted)),
         )
 
     @property
-    def informers(self) -> tuple[Informer[MdsView] | Informer[TargetView] | Informer[Pod], ...]:
+    def informers(self) -> tuple[Informer[MdsView] | Informer[ModelDeployment] | Informer[Pod], ...]:
         """All of them, in the order in which they are started."""
         return (self.scalers, self.targets, self.pods)
+
+    @property
+    def prior_informers(self) -> tuple[Informer[ConfigMap] | Informer[ModelArtifact] | Informer[InstanceType], ...]:
+        """Those that only priors need."""
+        return (self.config_maps, self.artifacts, self.pools)
+
+    def prior_sources(self, spec: ScalerSpec, target: ModelDeployment) -> PriorSources:
+        """What a resolution for this scaler reads. Cheap where no prior is asked for."""
+        prior = spec.algorithm.capacity_prior
+        namespace = target.metadata.namespace
+        if prior is None or prior.catalog_ref is None:
+            catalog: CatalogResult = load_embedded()
+        else:
+            key = f"{namespace}/{prior.catalog_ref.name}"
+            found = self.config_maps.store.get(key)
+            catalog = self._catalogs.config_map(key, None if found is None else found.data or {})
+        reference = target.spec.model.artifact_ref
+        pools = {role.pool: self.pools.store.get(role.pool) for role in target.roles}
+        return PriorSources(
+            catalog=catalog,
+            artifact=None if reference is None else self.artifacts.store.get(f"{namespace}/{reference.name}"),
+            pools={name: pool for name, pool in pools.items() if pool is not None},
+        )
 
     def register_with(self, consistency: ConsistencyStore) -> None:
         """Let our own writes be waited for."""
@@ -107,12 +151,7 @@ class ControllerCaches:
 
     def held_by(self, scaler_uid: str) -> list[ModelDeployment]:
         """The targets that are bound to this scaler, whatever its spec says now."""
-        return [view.target for view in self.targets.store.by_index(_BY_HOLDER, scaler_uid)]
-
-    def target(self, key: str) -> ModelDeployment | None:
-        """A target in the cache, None where there is none."""
-        view = self.targets.store.get(key)
-        return None if view is None else view.target
+        return self.targets.store.by_index(_BY_HOLDER, scaler_uid)
 
     # ---- wake-ups ----------------------------------------------------------------------------------------------------
 
@@ -135,14 +174,19 @@ class ControllerCaches:
         for target in _target_key_of(tombstone.last_known):
             self._wake(target)
 
-    def _target_added(self, target: TargetView, _: bool) -> None:
+    def _target_added(self, target: ModelDeployment, _: bool) -> None:
         self._wake(target.metadata.key)
 
-    def _target_updated(self, old: TargetView, new: TargetView) -> None:
-        if _of_interest(old.target) != _of_interest(new.target):
+    def _target_updated(self, old: ModelDeployment, new: ModelDeployment) -> None:
+        if (old.spec, old.status, old.metadata.annotations, old.deleting) != (
+            new.spec,
+            new.status,
+            new.metadata.annotations,
+            new.deleting,
+        ):
             self._wake(new.metadata.key)
 
-    def _target_deleted(self, tombstone: Tombstone[TargetView]) -> None:
+    def _target_deleted(self, tombstone: Tombstone[ModelDeployment]) -> None:
         self._wake(tombstone.key)
 
     def _pod_added(self, pod: Pod, _: bool) -> None:
@@ -173,8 +217,8 @@ def _target_key_of(scaler: MdsView) -> Iterator[str]:
         yield f"{scaler.metadata.namespace}/{reference.name}"
 
 
-def _holder_of(view: TargetView) -> Iterator[str]:
-    bound = read_bound_by(view.metadata)
+def _holder_of(target: ModelDeployment) -> Iterator[str]:
+    bound = read_bound_by(target.metadata)
     if isinstance(bound, BoundBy):
         yield bound.uid
 
@@ -182,10 +226,6 @@ def _holder_of(view: TargetView) -> Iterator[str]:
 def _deployment_key_of(pod: Pod) -> Iterator[str]:
     if pod.deployment:
         yield f"{pod.metadata.namespace}/{pod.deployment}"
-
-
-def _of_interest(target: ModelDeployment) -> tuple[object, ...]:
-    return (target.spec, target.status, target.malformed, target.metadata.annotations, target.deleting)
 
 
 def _matters(pod: Pod) -> tuple[object, ...]:

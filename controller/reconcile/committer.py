@@ -8,7 +8,6 @@ from enum import StrEnum
 from controller.api import MODEL_DEPLOYMENTS, AnnotationProblem, MdsView, ModelDeployment, read_bound_by, read_term
 from controller.kube import ConsistencyStore, Invalid, KubeClient, NotFound
 from controller.reconcile.fence import DeclaredCount, Holding, fence_patch
-from controller.reconcile.targets import patch_target, read_target
 
 
 class CommitOutcome(StrEnum):
@@ -47,7 +46,9 @@ class Committer:
         meta = target.metadata
         patch = fence_patch(meta.uid, holding, declared_counts(target), wanted, written)
         try:
-            answer = await patch_target(self._client, target, patch)
+            answer = await self._client.patch(
+                MODEL_DEPLOYMENTS, meta.name, patch, meta.namespace, type_=ModelDeployment
+            )
         except NotFound:
             return CommitOutcome.GONE
         except Invalid as refusal:
@@ -63,7 +64,7 @@ class Committer:
         """Why the patch was refused: read the object again and compare, for the message says nothing."""
         meta = target.metadata
         try:
-            live = await read_target(self._client, meta.name, meta.namespace)
+            live = await self._client.get(MODEL_DEPLOYMENTS, meta.name, meta.namespace, type_=ModelDeployment)
         except NotFound:
             return CommitOutcome.GONE
         if live.metadata.uid != meta.uid:

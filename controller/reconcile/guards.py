@@ -1,6 +1,6 @@
 """Reasons not to touch a target, each a sentence for the person on call. Pure.
 
-`refusal` stops planning: nothing useful can be said about the target's counts. `holds` lets the planning go on and
+`unsupported` stops planning: nothing useful can be said about the target's counts. `holds` lets the planning go on and
 stops the writing: what the target is doing right now must end first.
 """
 
@@ -9,18 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.api import (
-    ActiveReason,
-    ConditionView,
-    ModelDeployment,
-    RetirementReason,
-    RoleBounds,
-    ScalerSpec,
-    validate_against_target,
-)
+from controller.api import ActiveReason, ConditionView, ModelDeployment, RetirementReason, RoleBounds
 from controller.foundation import describe
-from controller.planning import UnsupportedAlgorithm, decision_spec
-from controller.reconcile.report import invalid_spec_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +19,6 @@ class Guard:
 
     reason: ActiveReason
     message: str
-
-
-def refusal(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
-    """Why nothing can be planned for this target with this spec."""
-    if (guard := unsupported(target, spec.roles)) is not None:
-        return guard
-    if findings := validate_against_target(spec, target):
-        return Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
-    return _unplannable(spec, target)
 
 
 def unsupported(target: ModelDeployment, bounds: tuple[RoleBounds, ...]) -> Guard | None:
@@ -119,15 +100,6 @@ def writable(
     if banded:
         return {}, reason
     return {name: count for name, count in wanted.items() if name not in lowered}, reason
-
-
-def _unplannable(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
-    try:
-        decision_spec(spec, target)
-    except UnsupportedAlgorithm as missing:
-        message = f"spec.algorithm.type: this version cannot decide by {missing}; use TokenThroughput or Proportional"
-        return Guard(ActiveReason.INVALID_SPEC, message)
-    return None
 
 
 def _why(condition: ConditionView) -> str:

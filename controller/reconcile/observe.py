@@ -61,6 +61,7 @@ class RoleView:
     starting: int
     retiring: int
     members: tuple[MemberView, ...]
+    starting_since: tuple[float, ...] = ()  # first sight of each replica that has a node and is not Ready
     unseen: int = 0  # Ready by the operator's count, without a Pod that we know
 
 
@@ -107,6 +108,7 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
     )
     labelled = any(pod.eligible for group in replicas.values() for pod in group)
     ready = scheduled = retiring = seen = 0
+    starting_since: list[float] = []
     members: list[MemberView] = []
     for name, group in replicas.items():
         ordinal = ordinals[name]
@@ -120,7 +122,11 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         retiring += leaving
         seen += is_ready
         ready += is_ready and not leaving
-        scheduled += not leaving and sum(pod.scheduled and not pod.deleting for pod in group) >= role.size
+        placed = not leaving and sum(pod.scheduled and not pod.deleting for pod in group) >= role.size
+        scheduled += placed
+        if placed and not is_ready:
+            sights = [sightings[pod.metadata.uid].first_seen for pod in group if pod.metadata.uid in sightings]
+            starting_since += [min(sights)] if sights else []
         members.extend(
             MemberView(
                 pod=pod,
@@ -149,6 +155,7 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         starting=max(0, role.replicas - ready - unadmitted),
         retiring=retiring,
         members=tuple(members),
+        starting_since=tuple(sorted(starting_since)),
         unseen=unseen,
     )
 

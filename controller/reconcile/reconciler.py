@@ -21,17 +21,16 @@ import structlog
 
 from controller.api import (
     ActiveReason,
-    Binding,
     BoundReason,
     Condition,
     ConditionType,
-    ForeignReversal,
     MdsView,
     Mode,
     ModelDeployment,
-    RetirementReason,
     ScalerSpec,
     ScalerStatus,
+    drop_condition,
+    validate_against_target,
 )
 from controller.foundation import Clock
 from controller.kube import (
@@ -49,29 +48,26 @@ from controller.kube import (
     RequeueAfter,
 )
 from controller.operations import ScalerMetrics
-from controller.planning import Record, capacities, decision_spec, restored
-from controller.reconcile.baseline import Baseline, baseline_of
+from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored, with_mixes
+from controller.reconcile.baseline import baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
 from controller.reconcile.fence import Holding
-from controller.reconcile.guards import Guard, holds, refusal, retirement_block, writable
+from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
-    active_condition,
     condition,
     invalid_spec_message,
-    limited_condition,
     metrics_condition,
-    role_statuses,
-    summary_of,
     with_conditions,
     without_capacity,
 )
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
-from controller.scaling import Capacity, Decision, DecisionSpec, State, decide
+from controller.reconcile.tick import Tick, tick_status, within_bounds_only
+from controller.scaling import decide
 
 # Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log; and some five
 # minutes, after which it is not waited for: a watch that stands still has been cut long before, so the server itself
@@ -86,18 +82,8 @@ class Caches:
 
     scaler: Callable[[str], MdsView | None]
     target: Callable[[str], ModelDeployment | None]
+    priors: Callable[[ScalerSpec, ModelDeployment], PriorSources]
     held: Callable[[str], Sequence[ModelDeployment]]  # by the scaler's UID
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """One decision and everything it was made from."""
-
-    sampled: Sampled
-    spec: DecisionSpec
-    capacity: Capacity
-    decision: Decision
-    state: State
 
 
 class Reconciler:
@@ -162,8 +148,8 @@ class Reconciler:
             self._log.debug("another writer was faster", scaler=key, what=outrun.message)
             memory.next_tick = 0.0  # whatever the tick had to do was not done
             return RequeueAfter(memory.setback_seconds())
-        except (Forbidden, Invalid, RefusedForAnUnknownReason) as failure:
-            self._reporter.refused(scaler, memory, str(failure))
+        except (Forbidden, Invalid, RefusedForAnUnknownReason) as refusal:
+            self._reporter.refused(scaler, memory, str(refusal))
             raise
         except NotLeader:
             return Done()  # the process is about to end; whoever leads now does the work
@@ -221,7 +207,7 @@ class Reconciler:
                 Guard(ActiveReason.TARGET_UNSUPPORTED, "the target is being deleted"),
                 bound,
             )
-        if (guard := refusal(spec, target)) is not None:
+        if (guard := _refusal(spec, target)) is not None:
             return await self._stop(key, scaler, status, memory, guard)
         return await self._tick_when_due(key, scaler, spec, status, target, memory)
 
@@ -254,13 +240,16 @@ class Reconciler:
             # What a person wants now is not what this tick began with: look again from the start, at once.
             memory.next_tick = 0.0
             return Requeue()
-        await self._act(key, latest, spec, status, self._decide(key, spec, sampled, memory), memory)
+        await self._act(key, latest, spec, status, self._decide(key, spec, status, sampled, memory), memory)
         memory.refusal = ""
         return RequeueAfter(self._clock.wall_seconds(max(0.0, memory.next_tick - self._clock.now())))
 
-    def _decide(self, key: str, spec: ScalerSpec, sampled: Sampled, memory: ScalerMemory) -> Tick:
+    def _decide(self, key: str, spec: ScalerSpec, status: ScalerStatus, sampled: Sampled, memory: ScalerMemory) -> Tick:
         """Decide, remember, record."""
-        planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target)
+        memory.mixes = with_mixes(memory.mixes, sampled.observation)
+        sources = self._caches.priors(spec, sampled.target)
+        priors = resolve_priors(spec, sampled.target, sources, status, memory.mixes)
+        planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target, priors)
         before = memory.state if memory.state is not None else restored((), sampled.observation.now)
         now = sampled.observation.now
         state, decision = decide(planned, capacity, before, sampled.observation, now)
@@ -279,41 +268,41 @@ class Reconciler:
             )
         )
         self._reporter.decided(key, decision, sampled.views, capacity, memory)
-        return Tick(sampled, planned, capacity, decision, state)
+        return Tick(sampled, planned, capacity, priors, decision, state)
 
     async def _act(
         self, key: str, scaler: MdsView, spec: ScalerSpec, status: ScalerStatus, tick: Tick, memory: ScalerMemory
     ) -> None:
         """Bind, report, commit: in the order that a crash at any point leaves safe."""
         target, decision = tick.sampled.target, tick.decision
-        stored_term = status.binding.term if status.binding is not None else 0
-        if self._only_shadow:
-            bound = BoundState(None, BoundReason.SHADOW, self._only_shadow)
-        elif spec.mode is Mode.ACTIVE:
-            bound = await self._binder.hold(key, scaler, target, memory, stored_term)
-        else:
-            bound = BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
+        refusal: Invalid | None = None
+        try:
+            bound: BoundState | None = await self._bind(key, scaler, spec, status, target, memory)
+        except Invalid as error:
+            # An object whose stored status its schema refuses takes no finalizer before that status is replaced.
+            bound, refusal = None, error
+        holding = None if bound is None else bound.holding
         baseline = baseline_of(scaler, target, spec, status, memory, self._clock.now())
         guard = holds(target)
         retirement, retirement_note = retirement_block(target)
         banded = any(ratio.min is not None or ratio.max is not None for ratio in spec.ratios)
         wanted, waiting = writable(decision.changes, retirement, banded=banded)
-        if bound.holding is None or guard is not None or baseline.hold or without_capacity(tick.spec, tick.capacity):
-            wanted = (
-                _within_bounds_only(wanted, tick)
-                if bound.holding is not None and guard is None and not baseline.hold
-                else {}
-            )
-        new = self._status(
-            scaler, status, tick, memory, bound, guard, baseline, (retirement, waiting or retirement_note)
-        )
+        if holding is None or guard is not None or baseline.hold:
+            wanted = {}
+        elif without_capacity(tick.spec, tick.capacity):
+            wanted = within_bounds_only(wanted, tick)
+        blocked = (retirement, waiting or retirement_note)
+        new = tick_status(scaler, status, tick, memory, bound, guard, baseline, blocked, self._clock.now())
         current = {role.name: role.current for role in decision.roles}
         shrinks = any(count < current[name] for name, count in wanted.items())
-        failure: ApiError | None = None
+        failure: ApiError | None = refusal
         try:
-            outcome = await self._reporter.write(key, scaler, status, new, memory, now_or_never=shrinks)
+            outcome = await self._reporter.write(
+                key, scaler, status, new, memory, now_or_never=shrinks or refusal is not None
+            )
         except ApiError as error:
             failure, outcome = error, StatusOutcome.FAILED
+        self._reporter.held(scaler, baseline.hold, baseline.message, memory)
         self._reporter.silence(
             scaler,
             memory,
@@ -328,10 +317,26 @@ class Reconciler:
             )
         elif outcome is not StatusOutcome.WRITTEN:
             return
-        if wanted and bound.holding is not None and not memory.deposed:
-            await self._commit(key, scaler, tick, bound.holding, wanted, memory)
+        if wanted and holding is not None and not memory.deposed:
+            await self._commit(key, scaler, tick, holding, wanted, memory)
         if failure is not None:
             raise failure
+
+    async def _bind(
+        self,
+        key: str,
+        scaler: MdsView,
+        spec: ScalerSpec,
+        status: ScalerStatus,
+        target: ModelDeployment,
+        memory: ScalerMemory,
+    ) -> BoundState:
+        if self._only_shadow:
+            return BoundState(None, BoundReason.SHADOW, self._only_shadow)
+        if spec.mode is not Mode.ACTIVE:
+            return BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
+        stored_term = status.binding.term if status.binding is not None else 0
+        return await self._binder.hold(key, scaler, target, memory, stored_term)
 
     async def _commit(
         self,
@@ -364,56 +369,6 @@ class Reconciler:
         else:
             self._log.warning("the counts were not written", scaler=key, outcome=result, wanted=wanted)
 
-    def _status(
-        self,
-        scaler: MdsView,
-        old: ScalerStatus,
-        tick: Tick,
-        memory: ScalerMemory,
-        bound: BoundState,
-        guard: Guard | None,
-        baseline: Baseline,
-        retirement: tuple[RetirementReason, str],
-    ) -> ScalerStatus:
-        generation, now = scaler.metadata.generation, self._clock.now()
-        decision = tick.decision
-        blocked, note = retirement
-        roles = role_statuses(old, tick.sampled.views, decision, tick.capacity, tick.state)
-        active = (
-            active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
-            if guard is None
-            else condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)
-        )
-        status = ScalerStatus(
-            observed_generation=generation,
-            conditions=old.conditions,
-            summary=summary_of(roles),
-            binding=_binding(old, memory),
-            last_sample_time=max(
-                (role.last_sample_time for role in decision.roles if role.last_sample_time), default=None
-            ),
-            last_decision_time=decision.now,
-            roles=roles,
-            foreign_reversals=tuple(ForeignReversal(time=each.time) for each in baseline.reversals),
-        )
-        new = [
-            condition(ConditionType.BOUND, bound.holding is not None, bound.reason, bound.message, generation),
-            metrics_condition(decision, generation),
-            active,
-            limited_condition(decision, generation),
-            condition(
-                ConditionType.RETIREMENT_BLOCKED,
-                blocked is RetirementReason.RETIREMENT_ABORTED,
-                blocked,
-                note,
-                generation,
-            ),
-            condition(
-                ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation
-            ),
-        ]
-        return with_conditions(status, new, now)
-
     async def _stop(
         self,
         key: str,
@@ -431,8 +386,12 @@ class Reconciler:
         new: list[Condition] = [condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)]
         if bound is not None:
             new.append(condition(ConditionType.BOUND, False, bound.reason, bound.message, generation))
-        # What was decided last stays readable; it is dated by lastDecisionTime.
-        changed = msgspec.structs.replace(status, observed_generation=generation)
+        # What was decided last stays readable, dated by lastDecisionTime. What is said of samples and limits would be
+        # read as of now, and nothing is sampled.
+        kept = status.conditions
+        for stale in (ConditionType.METRICS_AVAILABLE, ConditionType.SCALING_LIMITED):
+            kept = drop_condition(kept, stale)
+        changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept)
         outcome = await self._reporter.write(
             key, scaler, status, with_conditions(changed, new, self._clock.now()), memory
         )
@@ -464,23 +423,18 @@ def _about(status: ScalerStatus, target: ModelDeployment) -> ScalerStatus:
     return msgspec.structs.replace(status, roles=(), foreign_reversals=())
 
 
+def _refusal(spec: ScalerSpec, target: ModelDeployment) -> Guard | None:
+    """Why nothing can be planned for this target with this spec."""
+    if (guard := unsupported(target, spec.roles)) is not None:
+        return guard
+    if findings := validate_against_target(spec, target):
+        return Guard(ActiveReason.INVALID_SPEC, invalid_spec_message(findings))
+    return None
+
+
 def _still_asked(scaler: MdsView, spec: ScalerSpec, latest: MdsView, target: ModelDeployment) -> bool:
     """Whether a tick may go on after its engines were read: reading takes seconds, in which a person may have changed,
     suspended, deleted or replaced the scaler, or changed the target so that nothing may be planned for it."""
     before, now = scaler.metadata, latest.metadata
     same = before.uid == now.uid and before.generation == now.generation
-    return same and not latest.deleting and not target.deleting and refusal(spec, target) is None
-
-
-def _within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:
-    """Without a capacity nothing is planned, but the bounds still hold: only a count outside them moves."""
-    bounds = {role.name: (role.min_replicas, role.max_replicas) for role in tick.spec.roles}
-    current = {role.name: role.current for role in tick.decision.roles}
-    return {name: count for name, count in wanted.items() if not bounds[name][0] <= current[name] <= bounds[name][1]}
-
-
-def _binding(old: ScalerStatus, memory: ScalerMemory) -> Binding | None:
-    if memory.own_term is None:
-        # The term outlives the binding: the next one must be higher.
-        return None if old.binding is None else msgspec.structs.replace(old.binding, acquired_time=None)
-    return Binding(target_uid=memory.target_uid, term=memory.own_term, acquired_time=memory.acquired_time)
+    return same and not latest.deleting and not target.deleting and _refusal(spec, target) is None

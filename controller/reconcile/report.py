@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from catalog import RolePrior, ScalerPriors
 from controller import scaling
 from controller.api import (
     ActiveReason,
+    AdaptiveState,
     Binding,
     CapacitySource,
     Condition,
@@ -21,6 +23,8 @@ from controller.api import (
     LimitedReason,
     MetricsReason,
     ObservedRole,
+    OperatingPoint,
+    PlannerStage,
     RoleCapacity,
     RoleStatus,
     ScalerStatus,
@@ -30,13 +34,16 @@ from controller.api import (
     set_condition,
     status_number,
 )
+from controller.api.scaler_status import MAX_REASON
 from controller.foundation import FieldError
-from controller.planning import remembered
+from controller.planning import prior_of, remembered
 from controller.reconcile.observe import RoleView
 from controller.scaling import Capacity, Decision, DecisionSpec, MetricsStatus, RoleDecision, State
 
 # Figures that move with every sample are written at most this often.
 FIGURES_INTERVAL_SECONDS = 60.0
+# Outside this range of measured ÷ expected throughput a prior does not describe its replicas any more.
+DRIFT_LOW, DRIFT_HIGH = 0.7, 1.4
 # What the schema has room for in a printer column; many roles with long names need more.
 _MAX_COLUMN = 1024
 # What the schema has room for beside our own.
@@ -143,12 +150,34 @@ def without_capacity(spec: DecisionSpec, capacity: Capacity) -> list[str]:
     return [role.name for role in spec.roles if role.kind is not scaling.RoleKind.ENCODE and role.name not in capacity]
 
 
+def priors_condition(priors: ScalerPriors, decision: Decision, generation: int) -> Condition:
+    """CapacityPriorResolved: the worst role decides, the message has every role's outcome and measured drifts."""
+    drifts = [
+        f"role {role.name} does {role.capacity_factor:.2f} of what its prior says (alarm outside {DRIFT_LOW:g} to "
+        f"{DRIFT_HIGH:g}): measure it again"
+        for role in decision.roles
+        if role.capacity_factor is not None
+        and drifted(role.capacity_factor)
+        and prior_of(priors, role.name) is not None
+    ]
+    message = "; ".join([priors.message, *drifts])
+    return condition(ConditionType.CAPACITY_PRIOR_RESOLVED, priors.resolved, priors.reason, message, generation)
+
+
+def drifted(factor: float) -> bool:
+    """A measured capacity so far from its prior that somebody should measure again."""
+    return not DRIFT_LOW <= factor <= DRIFT_HIGH
+
+
 def role_statuses(
-    previous: ScalerStatus, views: Mapping[str, RoleView], decision: Decision, capacity: Capacity, state: State
+    views: Mapping[str, RoleView], decision: Decision, capacity: Capacity, priors: ScalerPriors | None, state: State
 ) -> tuple[RoleStatus, ...]:
     """`status.roles[]` of a decision, in spec order."""
     return tuple(
-        remembered(_role_status(previous.role(role.name), views[role.name], role, capacity.get(role.name)), state)
+        remembered(
+            _role_status(views[role.name], role, _capacity(role, capacity.get(role.name), prior_of(priors, role.name))),
+            state,
+        )
         for role in decision.roles
     )
 
@@ -188,10 +217,8 @@ def status_patch(resource_version: str, status: ScalerStatus) -> dict[str, objec
     return {"metadata": {"resourceVersion": resource_version}, "status": complete}
 
 
-def _role_status(
-    previous: RoleStatus | None, view: RoleView, role: RoleDecision, capacity: scaling.RoleCapacity | None
-) -> RoleStatus:
-    observed = role.observed
+def _role_status(view: RoleView, role: RoleDecision, capacity: RoleCapacity | None) -> RoleStatus:
+    observed, learned = role.observed, role.learned
     return RoleStatus(
         name=role.name,
         current_replicas=view.declared,
@@ -203,6 +230,18 @@ def _role_status(
         raw_recommended_replicas=role.raw,
         recommended_replicas=role.desired,
         limited_by=str(role.limited_by or ""),
+        reason=role.algorithm_reason[:MAX_REASON],
+        stages=tuple(
+            PlannerStage(
+                stage=str(each.stage),
+                before=each.before,
+                after=each.after,
+                floor=each.floor,
+                ceiling=each.ceiling,
+                reason=each.reason[:MAX_REASON],
+            )
+            for each in role.stages
+        ),
         next_change_time=role.next_change_time,
         observed=ObservedRole(
             tokens_per_second=status_number(observed.demand_tokens_per_second),
@@ -213,15 +252,50 @@ def _role_status(
             input_output_ratio=status_number(observed.input_output_ratio),
             coverage=status_number(observed.coverage),
         ),
-        capacity=None
-        if capacity is None
-        else RoleCapacity(
+        capacity=capacity,
+        adaptive=None
+        if learned is None
+        else AdaptiveState(
+            headroom=status_number(learned.headroom, 4),
+            peak=status_number(learned.peak_replicas, 4),
+            miss_factor=status_number(learned.miss_factor, 4),
+        ),
+    )
+
+
+def _capacity(
+    role: RoleDecision, capacity: scaling.RoleCapacity | None, prior: RolePrior | None
+) -> RoleCapacity | None:
+    if capacity is None:
+        return None
+    measured = status_number(role.capacity_factor, 3)
+    resolved = None if prior is None else prior.capacity
+    if prior is None or resolved is None:
+        return RoleCapacity(
             source=CapacitySource.EXPLICIT,
-            seed_tokens_per_second=status_number(capacity.seed_tokens_per_second, 12),
             effective_tokens_per_second=status_number(capacity.effective_tokens_per_second, 12),
             fingerprint=capacity.fingerprint,
+            measured_factor=measured,
+        )
+    point = resolved.point
+    return RoleCapacity(
+        source=CapacitySource.CATALOG,
+        seed_tokens_per_second=status_number(resolved.seed_tokens_per_second, 12),
+        effective_tokens_per_second=status_number(resolved.effective_tokens_per_second, 12),
+        identity=prior.identity,
+        declared=prior.declared,
+        workload=resolved.workload,
+        profile_digest=resolved.profile_digest,
+        fingerprint=resolved.fingerprint,
+        operating_point=OperatingPoint(
+            concurrency=resolved.concurrency,
+            ttft_milliseconds=None if point.ttft is None else status_number(float(point.ttft.milliseconds)),
+            itl_milliseconds=None if point.per_token is None else status_number(float(point.per_token.milliseconds)),
         ),
-        adaptive=previous.adaptive if previous is not None else None,
+        selection=resolved.selection,
+        mix_factor=None if prior.mix is None else status_number(prior.mix.factor, 4),
+        sigma=None if prior.mix is None else status_number(prior.mix.sigma, 4),
+        measured_factor=measured,
     )
 
 
@@ -240,11 +314,15 @@ def _essence(status: ScalerStatus) -> tuple[object, ...]:
             tuple(entry.replicas for entry in role.stabilization_history),
             role.panic,
             role.settling,
-            role.capacity,
+            _without_measurement(role.capacity),
         )
         for role in status.roles
     )
     return (status.observed_generation, conditions, roles, status.binding, status.summary, status.foreign_reversals)
+
+
+def _without_measurement(capacity: RoleCapacity | None) -> RoleCapacity | None:
+    return None if capacity is None else msgspec.structs.replace(capacity, measured_factor=None)
 
 
 def _limit(role: RoleDecision) -> str:

@@ -6,7 +6,7 @@ logged. Figures that move with every sample reach the status at most once a minu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -38,6 +38,8 @@ _QUIET = {
     ConditionType.SCALING_LIMITED: None,
     ConditionType.METRICS_AVAILABLE: None,  # told after three intervals of silence, see `silence`
 }
+# Of `Bound`: there is no target, and one event about that is enough.
+_WITHOUT_TARGET = ("TargetNotFound", "TargetTerminating")
 # Samples come and go; three intervals without any are an outage.
 SILENT_INTERVALS = 3
 
@@ -153,7 +155,14 @@ class Reporter:
             memory.silence_told = True
             self._event(scaler, EventType.WARNING, "MetricsUnavailable", "Sample", message)
 
-    def _announce(self, scaler: MdsView, conditions: Iterable[Condition], memory: ScalerMemory) -> None:
+    def held(self, scaler: MdsView, hold: bool, message: str, memory: ScalerMemory) -> None:
+        """Whether another writer made this one stop until a person says so; the start of it is an event."""
+        if hold and not memory.held:
+            self._event(scaler, EventType.WARNING, "WritesStopped", ConditionType.REPLICAS_CONFLICT, message)
+        memory.held = hold
+
+    def _announce(self, scaler: MdsView, conditions: Sequence[Condition], memory: ScalerMemory) -> None:
+        without_target = any(condition.reason in _WITHOUT_TARGET for condition in conditions)
         for condition in conditions:
             before = memory.reported.get(condition.type)
             if before == condition.reason:
@@ -162,6 +171,8 @@ class Reporter:
             type_ = ConditionType(condition.type) if condition.type in list(ConditionType) else None
             if type_ is None or type_ in _QUIET:
                 continue
+            if without_target and type_ is ConditionType.SCALING_ACTIVE:
+                continue  # `Bound` has said why
             warning = condition.reason in _WARNINGS.get(type_, ())
             if before is None and not warning:
                 continue  # a fresh process finding all well is no news

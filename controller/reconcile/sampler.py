@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from controller import engines, scaling
-from controller.api import MetricsEndpoint, ModelDeployment, Pod
+from controller.api import InstanceType, MetricsEndpoint, ModelDeployment, Pod, Role
 from controller.engines import Scraper, ScrapeResult
 from controller.foundation import Clock
 from controller.operations import ScalerMetrics
@@ -26,17 +26,19 @@ class Sampled:
 
 
 class Sampler:
-    """Samples targets; `pods_of` gives the Pods in the cache that carry a target's labels."""
+    """Samples targets; `pods_of` gives the Pods in the cache that carry a target's labels, `pool_of` a pool by name."""
 
     def __init__(
         self,
         scraper: Scraper,
         pods_of: Callable[[ModelDeployment], Sequence[Pod]],
+        pool_of: Callable[[str], InstanceType | None],
         metrics: ScalerMetrics,
         clock: Clock,
     ) -> None:
         self._scraper = scraper
         self._pods_of = pods_of
+        self._pool_of = pool_of
         self._metrics = metrics
         self._clock = clock
 
@@ -66,6 +68,7 @@ class Sampler:
             return None
         views = self.look(after, roles, memory)
         now = self._clock.now()
+        pools = {name: self._pool_for(after, name) for name in views}
         observed = tuple(
             scaling.RoleObservation(
                 name=name,
@@ -74,6 +77,9 @@ class Sampler:
                 unadmitted_replicas=view.unadmitted,
                 starting_replicas=view.starting,
                 retiring_replicas=view.retiring,
+                pool=None if (pool := pools[name]) is None else pool.name,
+                accelerators_per_replica=_accelerators_per_replica(after, name),
+                starting_since=view.starting_since,
                 members=(
                     *(member_of(member, results.get(member.key), now) for member in view.members if member.ready),
                     *unseen_members(view.unseen, now),
@@ -84,9 +90,24 @@ class Sampler:
         )
         retirement = after.status.retirement
         observation = Observation(
-            now=now, roles=observed, retirement_in_progress=retirement is not None and retirement.running
+            now=now,
+            roles=observed,
+            retirement_in_progress=retirement is not None and retirement.running,
+            pools=tuple({pool.name: pool for pool in pools.values() if pool is not None}.values()),
         )
         return Sampled(after, views, observation)
+
+    def _pool_for(self, target: ModelDeployment, name: str) -> scaling.Pool | None:
+        """The pool that a new replica would be admitted to; None where its free cards are not known, or the role takes
+        shares of cards, which are not counted here."""
+        role = target.role(name)
+        found = None if role is None or takes_shares(role) else self._pool_of(role.pool)
+        usage = None if found is None else found.status.accelerator
+        if found is None or usage is None or usage.free is None:
+            return None
+        return scaling.Pool(
+            name=found.metadata.name, free_accelerators=0.0 if found.spec.inactive else float(usage.free)
+        )
 
     async def _scrape(self, target: ModelDeployment, views: dict[str, RoleView]) -> dict[str, ScrapeResult]:
         engine = target.spec.engine.known
@@ -119,3 +140,18 @@ class Sampler:
 def _startups_of(view: RoleView, memory: ScalerMemory) -> tuple[float, ...]:
     keys = {member.key for member in view.members}
     return tuple(seconds for uid, seconds in sorted(memory.startups.items()) if uid in keys)
+
+
+def takes_shares(role: Role) -> bool:
+    """The role's Pods get parts of cards."""
+    resources = role.resources
+    return resources is not None and bool(
+        resources.accelerator_sliced_memory_percentage
+        or resources.accelerator_sliced_cores_percentage
+        or resources.accelerator_partitioned_profile
+    )
+
+
+def _accelerators_per_replica(target: ModelDeployment, name: str) -> float:
+    role = target.role(name)
+    return 1.0 if role is None else float(role.accelerators) * role.size

@@ -1,7 +1,7 @@
 """Adaptive: no headroom to guess and no slope. What is asked for is the level of arrivals, times the headroom that
 was learnt, capped by what was ever seen, raised for missed latencies, divided by the capacity that was measured.
 
-target = min(level × Q, max(m × peak, level ÷ h)) × b ÷ κ        raw = ceil(target)
+    target = min(level × Q, max(m × peak, level ÷ h)) × b ÷ κ        raw = ceil(target)
 
 in replicas of the seed capacity, and while work waits at least the backlog floor ÷ κ. The parts have modules of their
 own: `arrivals` and `windows` (level), `headroom` (Q, started from h), `known_peak` (peak, m), `misses` (b),
@@ -19,7 +19,7 @@ from controller.scaling.recommendation import Recommended, silent
 from controller.scaling.situation import Situation
 from controller.scaling.startup import typical_startup
 from controller.scaling.state import RoleState
-from controller.scaling.throughput import backlog_floor, window_seconds
+from controller.scaling.throughput import backlog_floor, in_words, window_seconds
 from controller.scaling.types import Adaptive, Learned, Posture, RoleKind
 from controller.scaling.windows import mean
 
@@ -28,6 +28,9 @@ DEFAULT_HEADROOM = 0.75
 
 # A level below a fifth of a replica divides nothing: an idle night must not teach ratios of a hundred.
 SMALLEST_LEVEL = 0.2
+
+# A level taught from less than this part of its window is another level.
+SMALLEST_COVER = 0.7
 
 
 class PostureSettings(msgspec.Struct, frozen=True):
@@ -77,7 +80,7 @@ def adaptive(algorithm: Adaptive, situation: Situation) -> tuple[Recommended, Ro
         f" peak {peak:.2f}, missed targets {state.miss_factor:.2f}, capacity {kappa:.2f}"
     )
     if floor / kappa >= target(low) > 0.0 and situation.tick.waiting:
-        reason = f"{situation.tick.waiting:,.0f} requests wait to be drained; " + reason
+        reason = f"{in_words(situation.tick.waiting)} waiting to be drained; " + reason
     recommended = Recommended(
         raw=raw,
         high=max(raw, replicas_for(target(high))),
@@ -113,14 +116,14 @@ def _ratio_seen(algorithm: Adaptive, situation: Situation, seed: float) -> float
     state, now, interval = situation.state, situation.now, situation.interval_seconds
     lag = learning_lag_seconds(state.startups_seconds, interval)
     level_window = window_seconds(LEVEL_SECONDS, interval)
-    if state.sampling_since is None or now - state.sampling_since < lag + 2.0 * level_window:
+    flows = state.flows
+    if not flows or flows[0].end - flows[0].seconds > now - lag - 2.0 * level_window:
         return None
     peak_window = max(POSTURES[algorithm.posture].peak_seconds, interval)
-    demand = mean(state.flows, now, peak_window)
-    level = mean(state.flows, now - lag, level_window)
-    if demand.low is None or level.low is None or demand.low != demand.high or level.low != level.high:
+    demand, level = mean(flows, now, peak_window), mean(flows, now - lag, level_window)
+    if demand.low is None or level.low is None or demand.low != demand.high:
         return None
-    if level.covered_seconds < 0.9 * level_window:
+    if level.covered_seconds < SMALLEST_COVER * level_window:
         return None
     return demand.low / seed / max(level.low / seed, SMALLEST_LEVEL)
 

@@ -10,19 +10,18 @@ that a silent member can neither make a role grow nor let it shrink.
 
 from __future__ import annotations
 
-from collections import Counter
 from math import exp
 from typing import Any
 
 import msgspec
 
 from controller.scaling.capacity_factor import measured
-from controller.scaling.histograms import Buckets, add
+from controller.scaling.histograms import total_increase
 from controller.scaling.known_peak import with_demand
+from controller.scaling.samples import MemberSample
 from controller.scaling.state import LatencyTick, RoleState, TokensPerRequest
 from controller.scaling.ticks import PrefillLoad, RoleTick, decode_waiting
-from controller.scaling.tokens import demand_tokens
-from controller.scaling.types import RoleCapacity, RoleKind
+from controller.scaling.types import Histogram, RoleCapacity, RoleKind
 from controller.scaling.windows import Flow, mean, remember
 
 # Memory of the mean tokens per request: long enough for a few dozen requests, short enough for a mix that shifts.
@@ -31,7 +30,6 @@ TOKENS_PER_REQUEST_MEMORY_SECONDS = 60.0
 # Fewer finished requests than this (decayed) give no ratio: a denominator near zero made another autoscaler believe in
 # tens of thousands of tokens per request when the load stopped (llm-d#149).
 FEWEST_FINISHED_REQUESTS = 3.0
-
 
 # A peak is never below the level that headroom is applied to.
 PEAK_LEVEL_SECONDS = 60.0
@@ -65,13 +63,12 @@ def extended(
     before: RoleState,
     tick: RoleTick,
     interval: Interval,
-    *,
     prefill: PrefillLoad | None,
 ) -> dict[str, Any]:
     """The fields of a role's memory that grow by one tick."""
-    served = _served(kind, capacity, tick)
+    served = _served(tick)
     per_request = _tokens_per_request(before.tokens_per_request, served, interval.seconds)
-    fields: dict[str, Any] = {"tokens_per_request": per_request, "latencies": _latencies(before, tick, interval)}
+    fields: dict[str, Any] = {"tokens_per_request": per_request, "latencies": _latencies(kind, before, tick, interval)}
     if kind is RoleKind.ENCODE or not (served.measured or served.silent):
         return fields
     low: float | None = None
@@ -91,7 +88,7 @@ def extended(
     fields["flows"] = flows
     fields["peak_tokens_per_second"] = _peak(before.peak_tokens_per_second, flows, interval)
     if capacity is not None:
-        fields["factor"] = measured(before.factor, kind, capacity, tick, interval.end)
+        fields["factor"] = measured(before.factor, capacity, tick, interval.end)
     return fields
 
 
@@ -101,24 +98,22 @@ def _peak(peak: float, flows: tuple[Flow, ...], interval: Interval) -> float:
     return with_demand(peak, max(demand, level), interval.seconds)
 
 
-def _served(kind: RoleKind, capacity: RoleCapacity | None, tick: RoleTick) -> Served:
-    members_of = Counter(member.replica for member, _ in tick.samples if member.ready)
-    weight = capacity.prompt_token_weight if capacity is not None else 1.0
+def _served(tick: RoleTick) -> Served:
     served = prompt = generation = counted = finished = silent = 0.0
     measured = 0
-    for member, seen in tick.samples:
-        demand = demand_tokens(kind, weight, seen)
+    for item in tick.samples:
+        demand = item.demand_tokens
         if demand is None:
-            silent += 1.0 / max(1, members_of[member.replica])
+            silent += item.share
             continue
+        increase, elapsed = item.seen.increase, item.seen.elapsed_seconds
         measured += 1
-        elapsed = seen.elapsed_seconds
         served += demand / elapsed
-        prompt += (seen.computed_prompt_tokens or 0.0) / elapsed
-        generation += (seen.generation_tokens or 0.0) / elapsed
-        if seen.finished_requests is not None:
+        prompt += (increase.computed_prompt_tokens or 0.0) / elapsed
+        generation += (increase.generation_tokens or 0.0) / elapsed
+        if increase.finished_requests is not None:
             counted += demand
-            finished += seen.finished_requests
+            finished += increase.finished_requests
     return Served(
         demand=served,
         prompt=prompt,
@@ -130,12 +125,21 @@ def _served(kind: RoleKind, capacity: RoleCapacity | None, tick: RoleTick) -> Se
     )
 
 
-def _latencies(before: RoleState, tick: RoleTick, interval: Interval) -> tuple[LatencyTick, ...]:
-    ttft: list[Buckets] = [seen.ttft for _, seen in tick.samples if seen.ttft is not None]
-    itl: list[Buckets] = [seen.itl for _, seen in tick.samples if seen.itl is not None]
+def _latencies(kind: RoleKind, before: RoleState, tick: RoleTick, interval: Interval) -> tuple[LatencyTick, ...]:
+    """The latencies that are the role's own: a Decode role's first token excludes prefill, and the one token that a
+    Prefill role generates has no successor."""
+    fresh = [item.seen for item in tick.samples if item.seen.elapsed_seconds > 0.0]
+    ttft: list[tuple[Histogram, Histogram]] = []
+    itl: list[tuple[Histogram, Histogram]] = []
+    if kind in (RoleKind.SERVER, RoleKind.PREFILL):
+        ttft = [(now, old) for seen in fresh if (now := seen.gauges.ttft) is not None and (old := seen.before.ttft)]
+    if kind in (RoleKind.SERVER, RoleKind.DECODE):
+        itl = [(now, old) for seen in fresh if (now := seen.gauges.itl) is not None and (old := seen.before.itl)]
     oldest = interval.end - interval.retention_seconds
-    kept = tuple(old for old in before.latencies if old.end > oldest)
-    return (*kept, LatencyTick(interval.end, add(ttft), add(itl))) if ttft or itl else kept
+    kept = tuple([old for old in before.latencies if old.end > oldest])
+    if not ttft and not itl:
+        return kept
+    return (*kept, LatencyTick(interval.end, total_increase(ttft), total_increase(itl)))
 
 
 def _queue_growth(kind: RoleKind, tick: RoleTick, seconds: float, prefill: PrefillLoad | None) -> float:
@@ -143,19 +147,28 @@ def _queue_growth(kind: RoleKind, tick: RoleTick, seconds: float, prefill: Prefi
 
     A member that enters brings its queue as a baseline, one that leaves takes its queue along: neither is an arrival.
     """
-    both = [seen for _, seen in tick.samples if seen.waiting is not None and seen.waiting_before is not None]
+    queues: list[tuple[MemberSample, float, float]] = []
+    for item in tick.samples:
+        now, earlier = item.seen.gauges.waiting_requests, item.seen.before.waiting_requests
+        if now is not None and earlier is not None:
+            queues.append((item.seen, now, earlier))
     if kind is not RoleKind.DECODE or prefill is None:
-        return sum(((seen.waiting or 0.0) - (seen.waiting_before or 0.0)) / seen.elapsed_seconds for seen in both)
-    if all(seen.waiting_for_kv is not None and seen.waiting_for_kv_before is not None for seen in both):
-        kv_now: float | None = sum(seen.waiting_for_kv or 0.0 for seen in both)
-        kv_before: float | None = sum(seen.waiting_for_kv_before or 0.0 for seen in both)
-    else:
-        kv_now = kv_before = None
+        return sum([(now - earlier) / seen.elapsed_seconds for seen, now, earlier in queues])
+    kv_now = _known_sum([seen.gauges.waiting_for_kv_requests for seen, _, _ in queues])
+    kv_earlier = _known_sum([seen.before.waiting_for_kv_requests for seen, _, _ in queues])
+    if kv_now is None or kv_earlier is None:
+        kv_now = kv_earlier = None
         if prefill.now is None or prefill.before is None:
             return 0.0
-    after = decode_waiting(sum(seen.waiting or 0.0 for seen in both), kv_now, prefill.now)
-    earlier = decode_waiting(sum(seen.waiting_before or 0.0 for seen in both), kv_before, prefill.before)
-    return (after - earlier) / seconds
+    own_now = decode_waiting(sum([now for _, now, _ in queues]), kv_now, prefill.now)
+    own_earlier = decode_waiting(sum([earlier for _, _, earlier in queues]), kv_earlier, prefill.before)
+    return (own_now - own_earlier) / seconds
+
+
+def _known_sum(values: list[float | None]) -> float | None:
+    """The sum, if every part of it is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def _tokens_per_request(kept: TokensPerRequest, served: Served, seconds: float) -> TokensPerRequest:

@@ -14,11 +14,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from math import exp, log
 
-from controller.scaling.samples import MemberSample
 from controller.scaling.state import Factor
-from controller.scaling.ticks import RoleTick
-from controller.scaling.tokens import demand_tokens
-from controller.scaling.types import Correction, Member, RoleCapacity, RoleKind
+from controller.scaling.ticks import RoleTick, Sampled
+from controller.scaling.types import Correction, RoleCapacity
 
 MEMORY_SECONDS = 900.0
 # The prior is believed as if it had been measured for half a minute.
@@ -35,9 +33,6 @@ _SATURATED_TICKS = 2
 _GAIN_PER_TEN_SECONDS = 0.1
 _FORGETTING_SECONDS = 1800.0
 
-# Outside these a prior does not describe what runs: somebody should look.
-ALARM_BELOW, ALARM_ABOVE = 0.7, 1.4
-
 Curve = tuple[tuple[float, float], ...]
 
 
@@ -53,22 +48,19 @@ def on_curve(curve: Curve, running: float) -> float | None:
     return at_low + (at_high - at_low) * (running - low) / (high - low)
 
 
-def measured(factor: Factor, kind: RoleKind, capacity: RoleCapacity, tick: RoleTick, now: float) -> Factor:
+def measured(factor: Factor, capacity: RoleCapacity, tick: RoleTick, now: float) -> Factor:
     """The factor after this tick."""
     if len(capacity.curve) < 2:
-        return _saturated(factor, kind, capacity, tick)
+        return _saturated(factor, capacity, tick)
     faded = exp(-tick.seconds / MEMORY_SECONDS)
     served, should, seconds = factor.served * faded, factor.expected * faded, factor.seconds * faded
     seen = False
-    for member, sample in tick.samples:
-        tokens = demand_tokens(kind, capacity.prompt_token_weight, sample)
-        running = _running(member, sample, now)
-        if tokens is None or running is None:
+    for item in tick.samples:
+        running = _running(item, now)
+        rate = None if running is None else on_curve(capacity.curve, running)
+        if item.demand_tokens is None or rate is None or not rate > 0.0:
             continue
-        rate = on_curve(capacity.curve, running)
-        if rate is None or not rate > 0.0:
-            continue
-        served += tokens / sample.elapsed_seconds * tick.seconds
+        served += item.demand_tokens / item.seen.elapsed_seconds * tick.seconds
         should += rate * tick.seconds
         seen = True
     return Factor(served, should, seconds + tick.seconds if seen else seconds, factor.saturated, factor.saturated_ticks)
@@ -91,29 +83,29 @@ def applied(kappa: float | None, correction: Correction) -> float:
     return min(kappa, 1.0) if correction is Correction.LOWER else kappa
 
 
-def _running(member: Member, sample: MemberSample, now: float) -> float | None:
+def _running(item: Sampled, now: float) -> float | None:
     """The mean concurrency of a member's interval, if it says something about its capacity."""
-    if not member.ready or member.ready_since is None or sample.running is None:
+    member, seen = item.member, item.seen
+    running = seen.gauges.running_requests
+    if not member.ready or member.ready_since is None or running is None:
         return None
-    if now - member.ready_since < WARM_UP_SECONDS + sample.elapsed_seconds:
+    if now - member.ready_since < WARM_UP_SECONDS + seen.elapsed_seconds:
         return None
-    before = sample.running if sample.running_before is None else sample.running_before
-    running = (sample.running + before) / 2.0
-    return running if running >= FEWEST_RUNNING else None
+    before = seen.before.running_requests
+    mean = running if before is None else (running + before) / 2.0
+    return mean if mean >= FEWEST_RUNNING else None
 
 
-def _saturated(factor: Factor, kind: RoleKind, capacity: RoleCapacity, tick: RoleTick) -> Factor:
-    seed = capacity.seed_tokens_per_second or capacity.effective_tokens_per_second
-    rates = [
-        tokens / sample.elapsed_seconds
-        for _, sample in tick.samples
-        if (tokens := demand_tokens(kind, capacity.prompt_token_weight, sample)) is not None
-    ]
+def _saturated(factor: Factor, capacity: RoleCapacity, tick: RoleTick) -> Factor:
     replicas = tick.serving_replicas
-    full = bool(rates) and replicas > 0 and (tick.waiting or 0.0) > _WAITING_PER_REPLICA * replicas
+    full = replicas > 0 and (tick.waiting or 0.0) > _WAITING_PER_REPLICA * replicas
     ticks = min(_SATURATED_TICKS, factor.saturated_ticks + 1) if full else 0
     estimate, seconds = factor.saturated, factor.seconds
     if ticks >= _SATURATED_TICKS and tick.fresh_members == tick.ready_members:
+        seed = capacity.seed_tokens_per_second or capacity.effective_tokens_per_second
+        rates = [
+            item.demand_tokens / item.seen.elapsed_seconds for item in tick.samples if item.demand_tokens is not None
+        ]
         gain = 1.0 - (1.0 - _GAIN_PER_TEN_SECONDS) ** (tick.seconds / 10.0)
         reached = max(SMALLEST, sum(rates) / replicas / seed)
         estimate = min(1.0, estimate + gain * (reached - estimate))

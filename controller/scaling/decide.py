@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.scaling.adaptive import LEVEL_SECONDS, POSTURES, adaptive, learning_lag_seconds
-from controller.scaling.counts import LARGEST_READING
+from controller.scaling.capacities import usable_capacities
 from controller.scaling.demand import Sampling, observe_role
 from controller.scaling.explanation import explained
 from controller.scaling.latency import windowed
@@ -37,7 +37,6 @@ from controller.scaling.types import (
     Predictive,
     Proportional,
     RatioSpec,
-    RoleCapacity,
     RoleKind,
     RoleObservation,
     RoleSpec,
@@ -69,7 +68,7 @@ def decide(
     A role that the observation lacks is held at its last known count; roles that the spec lacks are ignored.
     """
     state, now = usable_at(state, now, spec.sampling_interval_seconds)
-    capacity = {name: of_role for name, of_role in capacity.items() if _usable(of_role)}
+    capacity = usable_capacities(capacity)
     stable_seconds = _stable_seconds(spec)
     observations = _observations(spec, state, observation)
     states, ticks = _observe(spec, capacity, state, observations, stable_seconds=stable_seconds, now=now)
@@ -112,12 +111,6 @@ def decide(
     return decided, Decision(now=now, roles=decisions)
 
 
-def _usable(capacity: RoleCapacity) -> bool:
-    """Whether a capacity can divide a load; one that cannot counts as none."""
-    numbers = (capacity.effective_tokens_per_second, capacity.prompt_token_weight)
-    return all(0.0 < number < LARGEST_READING for number in numbers)
-
-
 def _stable_seconds(spec: DecisionSpec) -> float:
     """How long has to be sampled, after a start or a hole, before anything shrinks."""
     algorithm = spec.algorithm
@@ -150,7 +143,12 @@ def _observations(spec: DecisionSpec, state: State, observation: Observation) ->
         other = given.setdefault(seen.name, seen)
         if other is not seen:
             given[seen.name] = min(other, seen, key=_in_json)
-    return {role.name: given.get(role.name) or _unseen(role, state) for role in spec.roles}
+    return {role.name: _plausible(given.get(role.name) or _unseen(role, state)) for role in spec.roles}
+
+
+def _plausible(seen: RoleObservation) -> RoleObservation:
+    """Nobody has fewer than no replicas."""
+    return seen if seen.current_replicas >= 0 else msgspec.structs.replace(seen, current_replicas=0)
 
 
 def _in_json(seen: RoleObservation) -> bytes:

@@ -44,14 +44,15 @@ def observe_role(
     for key in sorted(members):
         member = members[key]
         known = before.members.get(key)
-        if not member.ready and known is None:
-            continue  # still starting: supply that is not there yet
         state, seen = sample(known, member, now, sampling.interval_seconds)
         if state is not None:
             states[key] = state
-        samples.append((member, seen))
+        if member.ready or (state is not None and state.was_ready):
+            samples.append((member, seen))
+        # Else it still starts. What it reports is a baseline, so that its first interval as Ready has a rate.
 
-    tick = summed(role.kind, samples, prefill)
+    weight = capacity.prompt_token_weight if capacity is not None else 1.0
+    tick = summed(role.kind, samples, prompt_weight=weight, prefill=prefill)
     fields: dict[str, Any] = {
         "members": states,
         "current_replicas": observation.current_replicas,
@@ -69,7 +70,7 @@ def observe_role(
         if seconds > 0.0:
             tick = msgspec.structs.replace(tick, seconds=seconds)
             interval = Interval(now, seconds, sampling.retention_seconds, sampling.peak_seconds)
-            fields |= extended(role.kind, capacity, before, tick, interval, prefill=prefill)
+            fields |= extended(role.kind, capacity, before, tick, interval, prefill)
     return msgspec.structs.replace(before, **fields), tick
 
 

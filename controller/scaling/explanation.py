@@ -8,7 +8,7 @@ from controller.scaling.recommendation import Recommended
 from controller.scaling.situation import Situation
 from controller.scaling.stages import RolePlan
 from controller.scaling.startup import startup_quantile
-from controller.scaling.types import Observed, RoleDecision
+from controller.scaling.types import Observed, RoleDecision, RoleKind
 from controller.scaling.windows import mean
 
 
@@ -36,13 +36,15 @@ def explained(situation: Situation, recommended: Recommended, planned: RolePlan,
 
 
 def _observed(situation: Situation, stable_seconds: float) -> Observed:
-    flows, now = situation.state.flows, situation.now
+    flows, now, kind = situation.state.flows, situation.now, situation.role.kind
     ttft, itl = situation.latencies.ttft, situation.latencies.itl
-    recent = [flow for flow in flows if flow.end > now - stable_seconds and flow.served is not None]
-    seconds = sum(flow.seconds for flow in recent)
-    served = sum((flow.served or 0.0) * flow.seconds for flow in recent)
-    prompt = sum((flow.prompt or 0.0) * flow.seconds for flow in recent)
-    generation = sum((flow.generation or 0.0) * flow.seconds for flow in recent)
+    seconds = served = prompt = generation = 0.0
+    for flow in flows:
+        if flow.served is not None and flow.end > now - stable_seconds:
+            seconds += flow.seconds
+            served += flow.served * flow.seconds
+            prompt += (flow.prompt or 0.0) * flow.seconds
+            generation += (flow.generation or 0.0) * flow.seconds
     return Observed(
         demand_tokens_per_second=mean(flows, now, stable_seconds).low,
         served_tokens_per_second=served / seconds if seconds else None,
@@ -52,7 +54,8 @@ def _observed(situation: Situation, stable_seconds: float) -> Observed:
         itl_milliseconds=_milliseconds(itl.value) if itl else None,
         ttft_interval_milliseconds=_interval(ttft),
         itl_interval_milliseconds=_interval(itl),
-        input_output_ratio=prompt / generation if generation > 0.0 else None,
+        # Of a prefill or decode role alone it says nothing: each sees one side of the requests.
+        input_output_ratio=prompt / generation if kind is RoleKind.SERVER and generation > 0.0 else None,
         coverage=situation.tick.coverage,
     )
 

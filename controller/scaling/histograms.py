@@ -20,7 +20,7 @@ from controller.scaling.counts import LARGEST_READING
 from controller.scaling.types import Histogram
 
 
-class Buckets(msgspec.Struct, frozen=True, array_like=True):
+class Buckets(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """Observations in an interval: `cumulative[i]` fell at or below `bounds[i]` seconds; the last entry counts all."""
 
     bounds: tuple[float, ...]
@@ -32,7 +32,7 @@ class Buckets(msgspec.Struct, frozen=True, array_like=True):
         return self.cumulative[-1]
 
 
-class Quantile(msgspec.Struct, frozen=True):
+class Quantile(msgspec.Struct, gc=False, frozen=True):
     """Where a quantile lies, in seconds: in [lower, upper], `value` by interpolation. In the +Inf bucket both are
     None."""
 
@@ -61,6 +61,22 @@ def well_formed(histogram: Histogram) -> bool:
     )
 
 
+def continues(now: Histogram | None, before: Histogram | None) -> bool:
+    """Whether a reading can follow the one before it: both absent, or on the same bounds and not fewer, all numbers.
+
+    A quick look: single buckets are only looked at when the sum over all processes shows that one is wrong.
+    """
+    if now is None or before is None:
+        return now is before
+    counts, earlier = now.cumulative, before.cumulative
+    return (
+        len(counts) == len(earlier)
+        and now.bounds == before.bounds
+        and earlier[-1] <= counts[-1]
+        and sum(counts) < LARGEST_READING  # false for NaN
+    )
+
+
 def increase(now: Histogram, before: Histogram) -> Buckets | None:
     """What was observed between two readings of one process, the earlier well formed.
 
@@ -74,6 +90,23 @@ def increase(now: Histogram, before: Histogram) -> Buckets | None:
     if min(grown) < 0.0 or not sum(grown) < LARGEST_READING:
         return None
     return Buckets(now.bounds, grown)
+
+
+def total_increase(readings: list[tuple[Histogram, Histogram]]) -> Buckets | None:
+    """What several processes observed together, each between two readings (now, before) of which the first continues
+    the second; None if nothing is known."""
+    if not readings:
+        return None
+    bounds, length = readings[0][0].bounds, len(readings[0][0].cumulative)
+    if all(now.bounds == bounds and len(now.cumulative) == length for now, _ in readings):
+        after = map(sum, zip(*[now.cumulative for now, _ in readings], strict=True))
+        earlier = map(sum, zip(*[before.cumulative for _, before in readings], strict=False))
+        grown = tuple(map(sub, after, earlier))
+        if len(grown) == length and min(grown) >= 0.0 and sum(grown) < LARGEST_READING:
+            return Buckets(bounds, grown)
+    # Somebody's buckets differ, fell or are no numbers: each is looked at alone, and those are left out.
+    parts = [increase(now, before) for now, before in readings]
+    return add([part for part in parts if part is not None])
 
 
 def project(histogram: Buckets, bounds: tuple[float, ...]) -> Buckets:

@@ -11,14 +11,16 @@ counts replicas.
 
 from __future__ import annotations
 
+from math import ceil
+
 import msgspec
 
-# Entries of one list in status; 20 distinct falling counts within one window are a rare storm, and beyond it neighbours
+# Entries of one list in status; 16 distinct falling counts within one window are a rare storm, and beyond it neighbours
 # are merged to the safe side.
-LARGEST_HISTORY = 20
+LARGEST_HISTORY = 16
 
 
-class Recommendation(msgspec.Struct, frozen=True, array_like=True, order=True):
+class Recommendation(msgspec.Struct, gc=False, frozen=True, array_like=True, order=True):
     """`replicas` were recommended at `time`."""
 
     time: float
@@ -80,8 +82,19 @@ def complete(history: History, now: float, window_seconds: float) -> bool:
 
 
 def compacted(history: History) -> History:
-    """At most `LARGEST_HISTORY` entries a list, merged so that a maximum never becomes smaller nor expires earlier."""
-    return msgspec.structs.replace(history, highs=_merged(history.highs), lows=_merged(history.lows))
+    """At most `LARGEST_HISTORY` entries a list, merged so that a maximum never becomes smaller nor expires earlier, and
+    times in milliseconds, rounded to the later one."""
+    return History(
+        highs=tuple(Recommendation(rounded_up(item.time), item.replicas) for item in _merged(history.highs)),
+        lows=tuple(Recommendation(rounded_up(item.time), item.replicas) for item in _merged(history.lows)),
+        known_since=None if history.known_since is None else rounded_up(history.known_since),
+        last=history.last,
+    )
+
+
+def rounded_up(time: float) -> float:
+    """The next whole millisecond: what is persisted may last a little longer, and never shorter."""
+    return ceil(time * 1e3) / 1e3
 
 
 def _merged(items: tuple[Recommendation, ...]) -> tuple[Recommendation, ...]:

@@ -32,21 +32,17 @@ class Latencies(msgspec.Struct, frozen=True):
 
 def windowed(ticks: tuple[LatencyTick, ...], now: float, short_seconds: float, long_seconds: float) -> Latencies:
     """p95 over the short window, or, where that holds too few observations, over the long one."""
+    recent = [tick for tick in ticks if tick.end > now - short_seconds]
     return Latencies(
-        ttft=_percentile([(tick.end, tick.ttft) for tick in ticks], now, short_seconds, long_seconds),
-        itl=_percentile([(tick.end, tick.itl) for tick in ticks], now, short_seconds, long_seconds),
+        ttft=_percentile([tick.ttft for tick in recent])
+        or _percentile([tick.ttft for tick in ticks if tick.end > now - long_seconds]),
+        itl=_percentile([tick.itl for tick in recent])
+        or _percentile([tick.itl for tick in ticks if tick.end > now - long_seconds]),
     )
 
 
-def _percentile(
-    parts: list[tuple[float, Buckets | None]], now: float, short_seconds: float, long_seconds: float
-) -> Quantile | None:
-    for window in (short_seconds, long_seconds):
-        inside = [buckets for end, buckets in parts if buckets is not None and end > now - window]
-        found = quantile(add(inside), PERCENTILE, FEWEST_OBSERVATIONS)
-        if found is not None:
-            return found
-    return None
+def _percentile(parts: list[Buckets | None]) -> Quantile | None:
+    return quantile(add([part for part in parts if part is not None]), PERCENTILE, FEWEST_OBSERVATIONS)
 
 
 class Evidence(msgspec.Struct, frozen=True):

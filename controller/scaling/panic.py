@@ -17,6 +17,7 @@ from controller.scaling.state import Panic
 def advanced(
     panic: Panic | None,
     count: int,
+    possible: int,
     *,
     threshold: float,
     supply: int,
@@ -24,12 +25,17 @@ def advanced(
     stable_seconds: float,
     now: float,
 ) -> Panic | None:
-    """The panic after this tick: begun, renewed, kept, or over (None)."""
-    if count >= threshold * max(1, supply):
-        if panic is None:
-            return Panic(since=now, last_crossing=now, floor=current)
+    """The panic after this tick: begun, renewed, kept, or over (None).
+
+    It begins with what was seen, `count`; it is renewed by what may have been, `possible`, silent members at target and
+    unseen time like its neighbours: quiet must be seen to end it.
+    """
+    line = threshold * max(1, supply)
+    if panic is None:
+        return Panic(since=now, last_crossing=now, floor=current) if count >= line else None
+    if max(count, possible) >= line:
         return msgspec.structs.replace(panic, last_crossing=now)
-    if panic is not None and now - panic.last_crossing >= stable_seconds:
+    if now - panic.last_crossing >= stable_seconds:
         return None
     return panic
 

@@ -7,15 +7,13 @@ lands within the tolerance, the count stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from controller.scaling.counts import replicas_for
 from controller.scaling.recommendation import Recommended, silent
 from controller.scaling.situation import Situation
-from controller.scaling.ticks import MemberGauges
-from controller.scaling.types import Metric, Proportional
+from controller.scaling.ticks import RoleTick
+from controller.scaling.types import MemberReading, Metric, Proportional
 
 _NAMES = {
     Metric.RUNNING_REQUESTS: "running requests",
@@ -69,27 +67,30 @@ def average_value_replicas(current: int, reading: Reading, target: float, tolera
     return current if wrong_way else replicas
 
 
-def metric_of(metric: Metric, gauges: MemberGauges) -> float | None:
+def metric_of(metric: Metric, gauges: MemberReading) -> float | None:
     """One member's value of the metric; None when a gauge it needs is unknown."""
-    if metric is Metric.RUNNING_REQUESTS:
-        return gauges.running
-    if metric is Metric.WAITING_REQUESTS:
-        return gauges.waiting
-    if gauges.running is None or gauges.waiting is None:
-        return None
-    return gauges.running + gauges.waiting
+    running, waiting = gauges.running_requests, gauges.waiting_requests
+    match metric:
+        case Metric.RUNNING_REQUESTS:
+            return running
+        case Metric.WAITING_REQUESTS:
+            return waiting
+        case Metric.QUEUE_DEPTH:
+            return None if running is None or waiting is None else running + waiting
 
 
-def read(metric: Metric, members: Iterable[MemberGauges], pending: int) -> Reading:
+def read(metric: Metric, tick: RoleTick, pending: int) -> Reading:
     """Add a metric up over a role's Ready and serving members."""
     total = reporting = quiet = 0.0
-    for gauges in members:
-        value = metric_of(metric, gauges)
+    for item in tick.samples:
+        if not item.member.ready or not item.member.serving:
+            continue
+        value = metric_of(metric, item.seen.gauges)
         if value is None:
-            quiet += gauges.share
+            quiet += item.share
         else:
             total += value
-            reporting += gauges.share
+            reporting += item.share
     return Reading(total=total, reporting=reporting, silent=quiet, pending=float(pending))
 
 
@@ -98,7 +99,7 @@ def proportional(algorithm: Proportional, situation: Situation) -> Recommended:
     name, target = _NAMES[algorithm.metric], algorithm.role_targets.get(situation.role.name)
     if target is None or not target > 0.0:
         return silent(f"the role has no target for {name}")
-    reading = read(algorithm.metric, situation.tick.gauges, situation.supply.pending)
+    reading = read(algorithm.metric, situation.tick, situation.supply.pending)
     if not reading.reporting:
         return silent(f"no Ready member reported its {name}")
     tolerance = Tolerance(algorithm.tolerance, algorithm.tolerance)

@@ -19,11 +19,12 @@ been seen to report the requests of clients long gone (vllm#49538, vllm#29928).
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import attrgetter, sub
 
 import msgspec
 
 from controller.scaling.counts import LARGEST_READING, observed
-from controller.scaling.histograms import Buckets, increase, well_formed
+from controller.scaling.histograms import continues, well_formed
 from controller.scaling.types import Histogram, Member, MemberReading
 
 # A gauge above zero with flat counters is believed for two samples (a long prompt moves no counter until its first
@@ -45,6 +46,8 @@ _COUNTERS = (
     "started_requests",
 )
 _GAUGES = ("running_requests", "waiting_requests", "waiting_for_kv_requests")
+_counters = attrgetter(*_COUNTERS)
+_values = attrgetter(*_COUNTERS, *_GAUGES)
 
 
 class SampleState(StrEnum):
@@ -57,44 +60,74 @@ class SampleState(StrEnum):
     MISSING = "missing"
 
 
-class MemberState(msgspec.Struct, frozen=True, array_like=True):
+class MemberState(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """What is remembered of one member: the last good reading is the baseline of the next rate."""
 
     incarnation: str
     sampled_at: float
     reading: MemberReading
     flat_samples: int = 0
+    was_ready: bool = False  # it has been Ready; one that still starts is supply to come, not a silent member
 
 
-class MemberSample(msgspec.Struct, frozen=True, kw_only=True):
-    """What one member contributes to this tick. Increases are over `elapsed_seconds`; None means "not observed"."""
+class Increase(msgspec.Struct, gc=False, frozen=True):
+    """By how much the counters of one process grew between two readings; None where one of the two is unknown."""
 
-    state: SampleState
-    elapsed_seconds: float = 0.0
     computed_prompt_tokens: float | None = None
+    cached_prompt_tokens: float | None = None
     generation_tokens: float | None = None
     finished_requests: float | None = None
     started_requests: float | None = None
-    # Gauges now, None where distrusted; and what they were at the baseline.
-    running: float | None = None
-    waiting: float | None = None
-    waiting_for_kv: float | None = None
-    running_before: float | None = None
-    waiting_before: float | None = None
-    waiting_for_kv_before: float | None = None
-    ttft: Buckets | None = None
-    itl: Buckets | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was done."""
+        return bool(
+            self.computed_prompt_tokens
+            or self.cached_prompt_tokens
+            or self.generation_tokens
+            or self.finished_requests
+            or self.started_requests
+        )
+
+
+_UNKNOWN = Increase()
+_NOTHING = MemberReading()
+
+
+class MemberSample(msgspec.Struct, gc=False, frozen=True):
+    """What one member contributes to this tick: counters over `elapsed_seconds`, the reading now, and the baseline."""
+
+    state: SampleState
+    elapsed_seconds: float = 0.0
+    increase: Increase = _UNKNOWN
+    gauges: MemberReading = _NOTHING  # empty where they are distrusted
+    before: MemberReading = _NOTHING
 
     @property
     def answered(self) -> bool:
-        """Whether the member's gauges of this tick are known."""
+        """Whether the member was read at this tick."""
         return self.state in _ANSWERED
+
+    @property
+    def running(self) -> float | None:
+        """Running requests; None where unknown or distrusted."""
+        return self.gauges.running_requests
+
+    @property
+    def waiting(self) -> float | None:
+        """Waiting requests; None where unknown or distrusted."""
+        return self.gauges.waiting_requests
+
+    @property
+    def waiting_for_kv(self) -> float | None:
+        """Of those, the ones that wait for KV blocks; None where unknown or distrusted."""
+        return self.gauges.waiting_for_kv_requests
 
 
 _ANSWERED = frozenset({SampleState.FRESH, SampleState.WARMING, SampleState.RESET})
-_NOTHING = MemberReading()
-_MISSING = MemberSample(state=SampleState.MISSING)
-_STALE = MemberSample(state=SampleState.STALE)
+_MISSING = MemberSample(SampleState.MISSING)
+_STALE = MemberSample(SampleState.STALE)
 
 
 def unambiguous(members: tuple[Member, ...]) -> dict[str, Member]:
@@ -129,7 +162,8 @@ def sample(
         return before, _MISSING  # an engine that answers and says nothing (vLLM with --disable-log-stats)
     if before is None or before.incarnation != member.incarnation:
         state = SampleState.WARMING if before is None else SampleState.RESET
-        return _baseline(member, reading), _gauges_only(state, reading)
+        was_ready = before is not None and before.was_ready
+        return _baseline(member, reading, was_ready=was_ready), _gauges_only(state, reading)
     elapsed = member.sampled_at - before.sampled_at
     if elapsed < SHORTEST_ELAPSED_INTERVALS * interval_seconds:
         return before, _gauges_only(SampleState.FRESH, before.reading)
@@ -140,91 +174,64 @@ def _compared(
     before: MemberState, member: Member, reading: MemberReading, elapsed: float
 ) -> tuple[MemberState, MemberSample]:
     old = before.reading
-    prompt = _grown(reading.computed_prompt_tokens, old.computed_prompt_tokens)
-    cached = _grown(reading.cached_prompt_tokens, old.cached_prompt_tokens)
-    generation = _grown(reading.generation_tokens, old.generation_tokens)
-    finished = _grown(reading.finished_requests, old.finished_requests)
-    started = _grown(reading.started_requests, old.started_requests)
-    if (
-        (_fell(prompt) or _fell(cached) or _fell(generation) or _fell(finished) or _fell(started))
-        or _count_fell(reading.ttft, old.ttft)
-        or _count_fell(reading.itl, old.itl)
-    ):
-        return _baseline(member, reading), _gauges_only(SampleState.RESET, reading)
-    ttft = _observations(reading.ttft, old.ttft)
-    itl = _observations(reading.itl, old.itl)
-    if (ttft is None and reading.ttft is not None) or (itl is None and reading.itl is not None):
-        reading = _with_usable_histograms(reading)
-    busy = bool(reading.running_requests) or bool(reading.waiting_requests)
-    moved = bool(prompt) or bool(cached) or bool(generation) or bool(finished) or bool(started)
-    flat = before.flat_samples + 1 if busy and not moved else 0
-    trusted = flat < FLAT_SAMPLES_DISTRUSTED
+    grown = _increase(reading, old)
+    if not (continues(reading.ttft, old.ttft) and continues(reading.itl, old.itl)):
+        if _fell(reading.ttft, old.ttft) or _fell(reading.itl, old.itl):
+            grown = None
+        reading, old = _with_usable_histograms(reading), _without_histograms(old)
+    if grown is None:
+        return _baseline(member, reading, was_ready=before.was_ready), _gauges_only(SampleState.RESET, reading)
+    flat = 0
+    if not grown.any and (reading.running_requests or reading.waiting_requests):
+        flat = before.flat_samples + 1
+    gauges = reading if flat < FLAT_SAMPLES_DISTRUSTED else _NOTHING
     return (
-        MemberState(member.incarnation, member.sampled_at, reading, flat),
-        MemberSample(
-            state=SampleState.FRESH,
-            elapsed_seconds=elapsed,
-            computed_prompt_tokens=prompt,
-            generation_tokens=generation,
-            finished_requests=finished,
-            started_requests=started,
-            running=reading.running_requests if trusted else None,
-            waiting=reading.waiting_requests if trusted else None,
-            waiting_for_kv=reading.waiting_for_kv_requests if trusted else None,
-            running_before=old.running_requests,
-            waiting_before=old.waiting_requests,
-            waiting_for_kv_before=old.waiting_for_kv_requests,
-            ttft=ttft,
-            itl=itl,
-        ),
+        MemberState(member.incarnation, member.sampled_at, reading, flat, before.was_ready or member.ready),
+        MemberSample(SampleState.FRESH, elapsed, grown, gauges, old),
     )
 
 
-def _baseline(member: Member, reading: MemberReading) -> MemberState:
-    return MemberState(member.incarnation, member.sampled_at, _with_usable_histograms(reading))
+def _increase(now: MemberReading, before: MemberReading) -> Increase | None:
+    """The growth of every counter; None if one fell."""
+    new, old = _counters(now), _counters(before)
+    if None in new or None in old:
+        grown = [None if a is None or b is None else a - b for a, b in zip(new, old, strict=True)]
+        if any(value is not None and value < 0.0 for value in grown):
+            return None
+        return Increase(*grown)
+    known = tuple(map(sub, new, old))
+    return Increase(*known) if min(known) >= 0.0 else None
+
+
+def _baseline(member: Member, reading: MemberReading, *, was_ready: bool) -> MemberState:
+    return MemberState(
+        member.incarnation, member.sampled_at, _with_usable_histograms(reading), was_ready=was_ready or member.ready
+    )
 
 
 def _gauges_only(state: SampleState, reading: MemberReading) -> MemberSample:
-    return MemberSample(
-        state=state,
-        running=reading.running_requests,
-        waiting=reading.waiting_requests,
-        waiting_for_kv=reading.waiting_for_kv_requests,
-    )
+    return MemberSample(state, gauges=reading)
 
 
-def _grown(now: float | None, before: float | None) -> float | None:
-    return now - before if now is not None and before is not None else None
-
-
-def _fell(grown: float | None) -> bool:
-    return grown is not None and grown < 0.0
-
-
-def _count_fell(now: Histogram | None, before: Histogram | None) -> bool:
+def _fell(now: Histogram | None, before: Histogram | None) -> bool:
+    """Whether a histogram has fewer observations than before: another process made it."""
     return bool(now and before and now.cumulative and now.cumulative[-1] < before.cumulative[-1])
-
-
-def _observations(now: Histogram | None, before: Histogram | None) -> Buckets | None:
-    return increase(now, before) if now is not None and before is not None else None
 
 
 def _measured(reading: MemberReading) -> MemberReading:
     """The reading without gauges and counters that are no measurement; the very same object when there are none."""
-    for value in (
-        reading.running_requests,
-        reading.waiting_requests,
-        reading.waiting_for_kv_requests,
-        reading.computed_prompt_tokens,
-        reading.cached_prompt_tokens,
-        reading.generation_tokens,
-        reading.finished_requests,
-        reading.started_requests,
-    ):
-        if value is not None and not 0.0 <= value < LARGEST_READING:
-            kept = {name: observed(getattr(reading, name)) for name in (*_COUNTERS, *_GAUGES)}
-            return msgspec.structs.replace(reading, **kept)
-    return reading
+    values = _values(reading)
+    if None in values:
+        values = tuple([value for value in values if value is not None])
+    # NaN fails the comparison of the sum, wherever it hides from min().
+    if not values or (min(values) >= 0.0 and sum(values) < LARGEST_READING):
+        return reading
+    kept = {name: observed(getattr(reading, name)) for name in (*_COUNTERS, *_GAUGES)}
+    return msgspec.structs.replace(reading, **kept)
+
+
+def _without_histograms(reading: MemberReading) -> MemberReading:
+    return msgspec.structs.replace(reading, ttft=None, itl=None)
 
 
 def _with_usable_histograms(reading: MemberReading) -> MemberReading:

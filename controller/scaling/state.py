@@ -12,12 +12,14 @@ nothing shrinks.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from controller.scaling.forecast import Forecaster, Scores
 from controller.scaling.headroom import Weights, compact, expanded
 from controller.scaling.histograms import Buckets
-from controller.scaling.history import History, compacted
+from controller.scaling.history import History, compacted, rounded_up
 from controller.scaling.kalman import Trend
 from controller.scaling.samples import MemberState
 from controller.scaling.windows import Flow, coarse
@@ -26,16 +28,16 @@ from controller.scaling.windows import Flow, coarse
 LARGEST_PERSISTED_BYTES = 4096
 
 # The p90 of fewer start-ups is their maximum; more would forget a new node type too slowly.
-LARGEST_STARTUPS = 24
+LARGEST_STARTUPS = 20
 
 # Scale events remembered for policies; beyond it the oldest are merged.
-LARGEST_EVENTS = 24
+LARGEST_EVENTS = 16
 
 # Ticks of arrivals that are persisted; longer rings are made coarser.
-LARGEST_PERSISTED_FLOWS = 24
+LARGEST_PERSISTED_FLOWS = 20
 
 
-class LatencyTick(msgspec.Struct, frozen=True, array_like=True):
+class LatencyTick(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """The latencies observed in the tick that ended at `end`."""
 
     end: float
@@ -43,7 +45,7 @@ class LatencyTick(msgspec.Struct, frozen=True, array_like=True):
     itl: Buckets | None
 
 
-class ScaleEvent(msgspec.Struct, frozen=True, array_like=True):
+class ScaleEvent(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """The declared count changed by `delta` at `time`, whoever did it."""
 
     time: float
@@ -157,6 +159,9 @@ class PersistedRole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     scores: Scores = Scores()
 
 
+Learnt = TypeVar("Learnt", Factor, Trend, Scores)
+
+
 def initial_state() -> State:
     """Nothing seen, nothing remembered: the first decision may grow and may not shrink."""
     return State()
@@ -170,7 +175,7 @@ def persist(state: State, role: str) -> PersistedRole:
     at = state.decided_at or 0.0
     return PersistedRole(
         history=compacted(kept.history),
-        events=kept.events,
+        events=tuple(ScaleEvent(rounded_up(event.time), event.delta) for event in kept.events),
         panic=kept.panic,
         settling=kept.settling,
         fingerprint=kept.fingerprint,
@@ -180,13 +185,13 @@ def persist(state: State, role: str) -> PersistedRole:
         flows=tuple(_persisted_flow(flow, at) for flow in coarse(kept.flows, LARGEST_PERSISTED_FLOWS)),
         startups_seconds=tuple(round(seconds, 1) for seconds in kept.startups_seconds),
         tokens_per_request=_short(kept.tokens_per_request.ratio),
-        peak_tokens_per_second=kept.peak_tokens_per_second,
-        factor=kept.factor,
+        peak_tokens_per_second=float(f"{kept.peak_tokens_per_second:.9g}"),
+        factor=_shortened(kept.factor),
         headroom=compact(kept.headroom),
-        miss_factor=kept.miss_factor,
-        trend=kept.forecaster.trend,
+        miss_factor=float(f"{kept.miss_factor:.9g}"),
+        trend=None if kept.forecaster.trend is None else _shortened(kept.forecaster.trend),
         trend_at=kept.forecaster.updated_at,
-        scores=kept.forecaster.scores,
+        scores=_shortened(kept.forecaster.scores),
     )
 
 
@@ -230,6 +235,13 @@ def _persisted_flow(flow: Flow, at: float) -> PersistedFlow:
 
 def _restored_flow(flow: PersistedFlow, at: float) -> Flow:
     return Flow(at - flow.age_seconds, flow.seconds, flow.low, flow.low if flow.high is None else flow.high)
+
+
+def _shortened(learnt: Learnt) -> Learnt:
+    """Nine significant digits of everything that was learnt: more than any of it is worth."""
+    values = {name: getattr(learnt, name) for name in learnt.__struct_fields__}
+    short = {name: float(f"{value:.9g}") for name, value in values.items() if isinstance(value, float)}
+    return msgspec.structs.replace(learnt, **short)
 
 
 def _short(value: float | None) -> float | None:

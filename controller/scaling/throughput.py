@@ -62,6 +62,7 @@ def token_throughput(algorithm: TokenThroughput, situation: Situation) -> tuple[
     panic = advanced(
         state.panic,
         replicas_for(peak_load),
+        replicas_for((peak.high or 0.0) / per_replica),
         threshold=algorithm.panic_threshold,
         supply=situation.supply.expected,
         current=situation.current,
@@ -73,7 +74,7 @@ def token_throughput(algorithm: TokenThroughput, situation: Situation) -> tuple[
     high = max(stable.high or 0.0, stable.low, floor) / per_replica
     reason = _figures(stable.low, f"over {stable_seconds:.0f} s", per_replica)
     if floor > stable.low:
-        reason = _figures(floor, f"with {situation.tick.waiting or 0:,.0f} requests waiting", per_replica)
+        reason = _figures(floor, f"while {in_words(situation.tick.waiting)} waiting", per_replica)
     if panic is not None:
         if peak_load > load:
             load = peak_load
@@ -102,6 +103,11 @@ def token_throughput(algorithm: TokenThroughput, situation: Situation) -> tuple[
         next_change_time=panic.last_crossing + stable_seconds if panic is not None else None,
     )
     return recommended, msgspec.structs.replace(state, panic=panic)
+
+
+def in_words(waiting: float | None) -> str:
+    """ "1 request is", "7 requests are"."""
+    return "1 request is" if waiting == 1.0 else f"{waiting or 0.0:,.0f} requests are"
 
 
 def _figures(tokens_per_second: float, where: str, per_replica: float) -> str:

@@ -7,15 +7,17 @@ from collections import Counter
 import msgspec
 
 from controller.scaling.samples import MemberSample, SampleState
+from controller.scaling.tokens import demand_of
 from controller.scaling.types import Member, MetricsStatus, RoleKind
 
 
-class MemberGauges(msgspec.Struct, frozen=True):
-    """The gauges of one Ready and serving member, `share` of a replica; None where unknown."""
+class Sampled(msgspec.Struct, gc=False, frozen=True):
+    """One member at this tick: which part of a replica it is, and its tokens that count, None without a rate."""
 
+    member: Member
+    seen: MemberSample
     share: float
-    running: float | None
-    waiting: float | None
+    demand_tokens: float | None
 
 
 class RoleTick(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,10 +28,9 @@ class RoleTick(msgspec.Struct, frozen=True, kw_only=True):
     fresh_members: int
     answered_members: int
     serving_replicas: int
-    gauges: tuple[MemberGauges, ...]
     running: float | None
     waiting: float | None  # the role's own: for Decode without those that wait for prefill
-    samples: tuple[tuple[Member, MemberSample], ...]
+    samples: tuple[Sampled, ...]
     seconds: float = 0.0  # since the last tick; 0 at the first one, and when deciding again on the same readings
 
     @property
@@ -45,35 +46,45 @@ class PrefillLoad(msgspec.Struct, frozen=True):
     now: float | None
 
 
-def summed(kind: RoleKind, samples: list[tuple[Member, MemberSample]], prefill: PrefillLoad | None) -> RoleTick:
+def summed(
+    kind: RoleKind,
+    samples: list[tuple[Member, MemberSample]],
+    *,
+    prompt_weight: float,
+    prefill: PrefillLoad | None,
+) -> RoleTick:
     """Add up what the members of a role say. `prefill` is given for Decode roles beside a Prefill role."""
-    ready = [(member, seen) for member, seen in samples if member.ready]
-    members_of = Counter(member.replica for member, _ in ready)
-    gauges = tuple(
-        MemberGauges(1.0 / members_of[member.replica], seen.running, seen.waiting)
-        for member, seen in ready
-        if member.serving
+    members_of = Counter([member.replica for member, _ in samples if member.ready])
+    count = demand_of(kind, prompt_weight)
+    sampled = tuple(
+        [
+            Sampled(
+                member,
+                seen,
+                1.0 / max(1, members_of[member.replica]),
+                count(seen.increase) if seen.elapsed_seconds > 0.0 else None,
+            )
+            for member, seen in samples
+        ]
     )
-    running = [seen.running for _, seen in ready if seen.running is not None]
-    waiting = [seen.waiting for _, seen in ready if seen.waiting is not None]
+    ready = [item.seen for item in sampled if item.member.ready]
+    running = [value for seen in ready if (value := seen.gauges.running_requests) is not None]
+    waiting = [value for seen in ready if (value := seen.gauges.waiting_requests) is not None]
     own_waiting = sum(waiting) if waiting else None
     if kind is RoleKind.DECODE and own_waiting is not None:
-        own_waiting = decode_waiting(
-            own_waiting, _waiting_for_kv([seen for _, seen in ready]), prefill.now if prefill else 0.0
-        )
-    states = Counter(seen.state for _, seen in ready)
+        own_waiting = decode_waiting(own_waiting, _waiting_for_kv(ready), prefill.now if prefill else 0.0)
+    states = Counter([seen.state for seen in ready])
     answered = states[SampleState.FRESH] + states[SampleState.WARMING] + states[SampleState.RESET]
-    not_serving = {member.replica for member, _ in ready if not member.serving}
+    not_serving = {item.member.replica for item in sampled if item.member.ready and not item.member.serving}
     return RoleTick(
         status=_status(len(ready), answered, states),
         ready_members=len(ready),
         fresh_members=states[SampleState.FRESH],
         answered_members=answered,
-        serving_replicas=len(set(members_of) - not_serving),
-        gauges=gauges,
+        serving_replicas=len(members_of) - len(not_serving),
         running=sum(running) if running else None,
         waiting=own_waiting,
-        samples=tuple(samples),
+        samples=sampled,
     )
 
 

@@ -10,23 +10,35 @@
 
 from __future__ import annotations
 
-from controller.scaling.samples import MemberSample
+from collections.abc import Callable
+from operator import attrgetter
+
+from controller.scaling.samples import Increase
 from controller.scaling.types import RoleKind
 
+Count = Callable[[Increase], float | None]
 
-def demand_tokens(kind: RoleKind, prompt_weight: float, seen: MemberSample) -> float | None:
-    """The tokens of one member's interval that count; None where it has no interval, or a part of them is unknown.
+
+def demand_of(kind: RoleKind, prompt_weight: float) -> Count:
+    """How to count the demand of a role in what its members did: tokens, or None where a part of them is unknown.
 
     A prompt token of a Server counts `prompt_weight` generated ones.
     """
-    if not seen.elapsed_seconds > 0.0:
-        return None
-    if kind is RoleKind.DECODE:
-        return seen.generation_tokens
-    if kind is RoleKind.ENCODE or seen.computed_prompt_tokens is None:
-        return None
-    if kind is RoleKind.PREFILL:
-        return seen.computed_prompt_tokens
-    if seen.generation_tokens is None:
-        return None
-    return prompt_weight * seen.computed_prompt_tokens + seen.generation_tokens
+
+    def both(increase: Increase) -> float | None:
+        prompt, generation = increase.computed_prompt_tokens, increase.generation_tokens
+        return None if prompt is None or generation is None else prompt_weight * prompt + generation
+
+    match kind:
+        case RoleKind.SERVER:
+            return both
+        case RoleKind.PREFILL:
+            return attrgetter("computed_prompt_tokens")
+        case RoleKind.DECODE:
+            return attrgetter("generation_tokens")
+        case RoleKind.ENCODE:
+            return _nothing
+
+
+def _nothing(_: Increase) -> None:
+    return None

@@ -194,8 +194,11 @@ Capacity = dict[str, RoleCapacity]
 
 # ---------------------------------------------------------------- observation
 
+# `gc=False`: these hold plain values and can form no cycle, and there are many of them; a collector that need not
+# look at them costs nothing.
 
-class Histogram(msgspec.Struct, frozen=True):
+
+class Histogram(msgspec.Struct, gc=False, frozen=True):
     """A cumulative Prometheus histogram: `bounds` are the finite upper bounds in seconds, ascending; `cumulative` has
     one more entry, the last being the count of the +Inf bucket."""
 
@@ -204,7 +207,7 @@ class Histogram(msgspec.Struct, frozen=True):
     sum: float | None = None
 
 
-class MemberReading(msgspec.Struct, frozen=True, kw_only=True):
+class MemberReading(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """What one serving member reported. `None` means "not observed", never zero. Counters are cumulative and
     resettable."""
 
@@ -221,7 +224,7 @@ class MemberReading(msgspec.Struct, frozen=True, kw_only=True):
     itl: Histogram | None = None
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class Member(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """One process that answers for a replica (several for external data parallelism)."""
 
     key: str  # stable name of the process: Pod UID, and port where a Pod has several
@@ -287,7 +290,7 @@ class Stage(StrEnum):
     JOINT = "joint"
 
 
-class StageRecord(msgspec.Struct, frozen=True, kw_only=True):
+class StageRecord(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """What one stage did to one role, for people."""
 
     stage: Stage

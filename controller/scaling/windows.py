@@ -15,7 +15,7 @@ import msgspec
 LARGEST_RING = 512
 
 
-class Flow(msgspec.Struct, frozen=True, array_like=True):
+class Flow(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """The tick that ended at `end` and lasted `seconds`: tokens per second in the role's demand unit."""
 
     end: float
@@ -27,7 +27,7 @@ class Flow(msgspec.Struct, frozen=True, array_like=True):
     generation: float | None = None
 
 
-class WindowMean(msgspec.Struct, frozen=True):
+class WindowMean(msgspec.Struct, gc=False, frozen=True):
     """Means over a window; None where no part of the window was seen. `covered_seconds` is what `low` divides by."""
 
     low: float | None

@@ -5,11 +5,11 @@ Also the projection that a controller of engine Pods would keep of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
+import orjson
 
 from controller.foundation import ObjectMeta, Resource
 
@@ -55,7 +55,7 @@ def by_owner(pod: Pod) -> list[str]:
 
 
 def make_pod(number: int, version: int) -> dict[str, Any]:
-    """Pod `number` at a resourceVersion."""
+    """Pod `number` at a resourceVersion. What is the same in all Pods is one object in memory: do not change it."""
     owner = number % 500
     return {
         "kind": "Pod",
@@ -73,7 +73,7 @@ def make_pod(number: int, version: int) -> dict[str, Any]:
                 "pod-template-hash": f"{owner:08x}",
                 "replica": str(number % 50),
             },
-            "annotations": {f"example.org/annotation-{index}": "value " * 8 for index in range(10)},
+            "annotations": _ANNOTATIONS,
             "ownerReferences": [
                 {
                     "apiVersion": "apps/v1",
@@ -84,30 +84,18 @@ def make_pod(number: int, version: int) -> dict[str, Any]:
                     "blockOwnerDeletion": True,
                 }
             ],
-            "managedFields": [_managed_fields(manager) for manager in ("kubelet", "kube-controller-manager", "engine")],
+            "managedFields": _MANAGED_FIELDS,
         },
         "spec": {
             "nodeName": f"node-{number % 100}",
             "serviceAccountName": "default",
-            "tolerations": [{"key": f"key-{index}", "operator": "Exists", "effect": "NoExecute"} for index in range(4)],
-            "containers": [
-                {
-                    "name": "engine",
-                    "image": "registry.example.org/engine:v0.11.0",
-                    "args": [f"--argument-{index}=value" for index in range(20)],
-                    "env": [{"name": f"VARIABLE_{index}", "value": f"value-{index}"} for index in range(40)],
-                    "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "8", "memory": "64Gi"}},
-                    "volumeMounts": [{"name": f"volume-{index}", "mountPath": f"/mnt/{index}"} for index in range(6)],
-                }
-            ],
+            "tolerations": _TOLERATIONS,
+            "containers": _CONTAINERS,
         },
         "status": {
             "phase": "Running",
             "podIP": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
-            "conditions": [
-                {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-                for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-            ],
+            "conditions": _CONDITIONS,
         },
     }
 
@@ -121,14 +109,34 @@ def _managed_fields(manager: str) -> dict[str, Any]:
         "fieldsType": "FieldsV1",
         "fieldsV1": {
             "f:metadata": {"f:labels": {f"f:label-{index}": {} for index in range(12)}},
-            "f:spec": {f"f:field-{index}": {"f:name": {}, "f:value": {}} for index in range(30)},
+            "f:spec": {f"f:field-{index}": {"f:name": {}, "f:value": {}} for index in range(40)},
+            "f:status": {f"f:condition-{index}": {".": {}, "f:type": {}} for index in range(10)},
         },
     }
 
 
+_ANNOTATIONS = {f"example.org/annotation-{index}": "value " * 8 for index in range(10)}
+_MANAGED_FIELDS = [_managed_fields(manager) for manager in ("kubelet", "kube-controller-manager", "engine")]
+_TOLERATIONS = [{"key": f"key-{index}", "operator": "Exists", "effect": "NoExecute"} for index in range(4)]
+_CONTAINERS = [
+    {
+        "name": "engine",
+        "image": "registry.example.org/engine:v0.11.0",
+        "args": [f"--argument-number-{index}=value" for index in range(30)],
+        "env": [{"name": f"VARIABLE_{index}", "value": f"value-{index}"} for index in range(60)],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "8", "memory": "64Gi"}},
+        "volumeMounts": [{"name": f"volume-{index}", "mountPath": f"/mnt/{index}"} for index in range(6)],
+    }
+]
+_CONDITIONS = [
+    {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+]
+
+
 def encode(obj: dict[str, Any]) -> bytes:
     """As an API server writes it."""
-    return json.dumps(obj, separators=(",", ":")).encode()
+    return orjson.dumps(obj)
 
 
 def watch_lines(count: int, first_version: int = 2) -> Iterator[bytes]:

@@ -35,6 +35,7 @@ from controller.kube import (
     KubeClient,
     StreamingSupport,
     WorkQueue,
+    calm_collector,
     lean,
 )
 from controller.kube.pages import PageRequest
@@ -244,6 +245,7 @@ def percentile(values: list[float], share: float) -> float:
 
 def run(count: int, peer_count: int) -> dict[str, Any]:
     """All measurements."""
+    calm_collector()  # as the controller does
     lines = list(watch_lines(count))
     kib = memory_per_pod(lines)
     alone = max(rate_of_orjson(lines) for _ in range(BEST_OF))

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from controller.cli.priors import priors_app
-from controller.foundation import UsageError
+from controller.foundation import OperationFailed, UsageError
 from tests.catalog import tools
 from tests.catalog.builders import DATA, catalog_document, profile_document
 from tests.catalog.tools import IDENTITY, Run
@@ -191,6 +191,15 @@ def test_an_import_without_a_result_leaves_the_old_file(tmp_path: Path) -> None:
     assert _run("import", "--from", "inferencex", *_official("20768696438"), "--out", out) == 1
     assert out.read_bytes() == SWEEP.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["catalog.yaml"]
+
+
+def test_a_catalog_beyond_its_limits_is_not_written(tmp_path: Path) -> None:
+    results = tmp_path / "many.jsonl"
+    results.write_text("\n".join(json.dumps(tools.vllm_record(Run(concurrency=c))) for c in range(1, 300)))
+    out = tmp_path / "catalog.yaml"
+    with pytest.raises(OperationFailed, match="has 299 entries; the limit is 256"):
+        _run("import", "--from", "vllm", results, "--identity", IDENTITY, "--out", out)
+    assert not out.exists()
 
 
 USAGE: dict[str, tuple[tuple[object, ...], str]] = {

@@ -86,7 +86,7 @@ def test_a_port_in_use(capsys, kubeconfig):
     assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["controller", "demo", "decide", "crd", "version"])
+@pytest.mark.parametrize("command", ["controller", "demo", "decide", "explain", "priors", "crd", "version"])
 def test_every_command_explains_itself(command, capsys):
     assert run([command, "--help"]) == 0
     assert "Usage:" in capsys.readouterr().out

@@ -29,8 +29,8 @@ from controller.kube.errors import (
     Transient,
 )
 from controller.kube.lines import LineSplitter
-from controller.kube.listwatch import StreamingSupport
 from controller.kube.pages import PageRequest
+from controller.kube.streaming import StreamingSupport
 from tests.kube.scripted_client import ScriptedBody, bookmark, error, event, thing, thing_list
 
 

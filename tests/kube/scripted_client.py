@@ -14,8 +14,8 @@ import msgspec
 
 from controller.foundation import ObjectMeta, Resource
 from controller.kube.errors import ApiError, TimedOut
-from controller.kube.listwatch import StreamingSupport
 from controller.kube.pages import PageRequest
+from controller.kube.streaming import StreamingSupport
 from tests.kube.scripted_server import status_body
 
 THING = Resource("example.org", "v1", "things", "Thing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ from controller.kube import (
     merge_patch,
 )
 from controller.kube.pages import PageRequest
+from controller.kube.transport import _make_socket
 from controller.testing import VirtualTimeLoop
 from tests.kube.scripted_client import THING, Thing, event, thing
 from tests.kube.scripted_server import Answer, ScriptedServer, answer, hang, reset, status, stream
@@ -569,6 +571,36 @@ async def test_a_compressed_answer_is_understood_although_none_is_asked_for(
     server.script(reply, reply)
     assert len((await client.list(THING, type_=Thing)).items) == 1
     assert json.loads(await read_all(client))["kind"] == "ThingList"
+
+
+# ---- the way to the server -------------------------------------------------------------------------------------------
+
+
+async def test_a_proxy_is_asked_for_the_servers_address(server: ScriptedServer) -> None:
+    client = KubeClient(Connection("http://api.invalid:8001", proxy=server.url), user_agent="test/1")
+    server.script(answer({"ok": True}), stream(b"{}\n"))
+    assert (await client.get(THING, "a", "ns"))["ok"]
+    async with client.watch("/x", [], total_seconds=400, inactivity_seconds=120) as opened:
+        assert await opened.next_lines() == [b"{}"]
+    assert {seen.headers["Host"] for seen in server.requests} == {"api.invalid:8001"}
+    await client.close()
+
+
+async def test_a_server_behind_a_path_keeps_its_prefix(server: ScriptedServer) -> None:
+    client = KubeClient(Connection(f"{server.url}/k8s/clusters/c-1/"), user_agent="test/1")
+    server.script(answer({}))
+    await client.get(NODE, "n1")
+    assert server.requests[0].path == "/k8s/clusters/c-1/api/v1/nodes/n1"
+    await client.close()
+
+
+def test_sockets_find_out_about_dead_peers() -> None:
+    """kopf#860: a reset that a load balancer swallowed leaves a stream that looks alive for hours."""
+    made = _make_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0)))
+    assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+    assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+    made.close()
 
 
 # ---- metrics -------------------------------------------------------------------------------------------------------

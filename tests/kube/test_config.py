@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import subprocess
@@ -292,6 +293,17 @@ async def test_an_exec_plugin_with_expiry_runs_again_when_it_comes(tmp_path: Pat
     assert await authorization(connection) == "Bearer two"
     clock[0] = 1000.0
     assert await authorization(connection) == "Bearer two"
+
+
+async def test_a_plugin_that_never_answers_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def wait_for_somebody(self: object, *, rejected: bool) -> None:
+        await asyncio.sleep(1e6)
+
+    monkeypatch.setattr("controller.kube.config._Kubeconfig.load", wait_for_somebody)
+    with pytest.raises(UsageError, match="no credentials within 60 s: does the kubeconfig's exec plugin wait"):
+        await load(write(tmp_path, kubeconfig()))
 
 
 # ---- weight ----------------------------------------------------------------------------------------------------------

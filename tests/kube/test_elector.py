@@ -113,7 +113,7 @@ async def test_a_missing_lease_is_created_and_then_renewed_blindly() -> None:
 
 
 async def test_a_held_lease_is_taken_when_its_holder_has_been_silent_for_its_duration() -> None:
-    """A3, A4: counted from our own first sight of it."""
+    """A3, A4, A22: counted from our own first sight of it; a new leader is told once."""
     record = held_by("dead", renew_time="2001-01-01T00:00:00.000000Z")
     me = Candidate(record)
     async with running(me.run()):

@@ -435,6 +435,38 @@ async def test_no_namespace_at_all_is_a_mistake() -> None:
         informer_of(scripted(), namespace=[])
 
 
+async def test_the_version_of_the_store_follows_every_event() -> None:
+    """S6: what read-your-writes compares with."""
+    client = scripted(
+        thing_list(5),
+        thing_list(40, thing("b", 38)),
+        watches=[
+            [
+                event("ADDED", thing("a", 10)),
+                1.0,
+                event("MODIFIED", thing("a", 20)),
+                1.0,
+                event("DELETED", thing("a", 30)),
+                1.0,
+                error(410, "Gone"),
+            ],
+            [1.0, bookmark(50), 1.0, event("MODIFIED", thing("b", "not-a-number")), HANG],
+        ],
+    )
+    informer = informer_of(client)
+    seen: list[str] = []
+
+    async def look() -> None:
+        while True:
+            if not seen or seen[-1] != informer.resource_version():
+                seen.append(informer.resource_version())
+            await asyncio.sleep(0.1)
+
+    async with running(informer.run(), look()):
+        await asyncio.sleep(20)
+    assert seen == ["", "10", "20", "30", "40", "50", "not-a-number"]
+
+
 async def test_silence_is_measured_from_the_last_thing_heard() -> None:
     client = scripted(thing_list(10), watches=[[50.0, bookmark(11), HANG]])
     informer = informer_of(client)

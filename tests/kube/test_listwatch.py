@@ -28,11 +28,11 @@ from controller.kube.listwatch import (
     ListWatch,
     Step,
     Streaming,
-    StreamingSupport,
     Watching,
 )
 from controller.kube.observers import RestartReason
 from controller.kube.pages import ListMeta, PageRequest
+from controller.kube.streaming import StreamingSupport
 
 
 def lister(page_size: int = 0) -> ListWatch:
@@ -170,13 +170,6 @@ def test_the_version_follows_events_and_bookmarks() -> None:
     assert machine.next_step() == Watching("40")
 
 
-def test_an_event_without_a_version_does_not_lose_the_last_one() -> None:
-    machine = lister()
-    do_list(machine, "5")
-    machine.observed("")
-    assert machine.last_version == "5"
-
-
 @pytest.mark.parametrize(
     ("seconds", "events", "delay", "reason"),
     [
@@ -231,7 +224,7 @@ WATCH_FAILURES: list[tuple[str, ApiError, float, Delay, str]] = [
 def test_after_a_failed_watch_it_is_repeated_or_a_list_is_made(
     error: ApiError, seconds: float, delay: Delay, then: str
 ) -> None:
-    """R9, R11, R14, R15, R16."""
+    """R9, R11, R14, R15, R16, Y3, Y4, Y5."""
     machine = lister()
     do_list(machine, "5")
     assert fail(machine, error, seconds)[0] is delay

@@ -116,7 +116,7 @@ async def test_a_dead_continue_token_leads_to_one_complete_list() -> None:
 
 
 async def test_an_error_on_the_first_page_is_a_failed_list() -> None:
-    """P4."""
+    """P4, I6: and the observer hears of it."""
     world = World()
     world.client.lists.extend([ServerFailed("e", status=500), thing_list(10, thing("a", 1))])
     async with running(world.informer.run()):
@@ -185,6 +185,17 @@ async def test_an_expired_watch_is_followed_by_a_list_at_the_last_version() -> N
     assert world.client.versions == [("list", "0"), ("watch", "10"), ("list", "12"), ("watch", "30")]
     assert world.log.relists == [RestartReason.EXPIRED]
     assert world.recorder.told[-1] == ("delete", "ns/b", "12", "inferred")
+
+
+async def test_every_watch_starts_after_a_version_that_a_list_or_an_event_gave() -> None:
+    """Y1."""
+    world = World()
+    world.client.lists.extend([thing_list(10), thing_list(20)])
+    world.client.watches.extend([[], ConnectionLost("reset"), [5.0, bookmark(12)], Expired("e", status=410), []])
+    async with running(world.informer.run()):
+        await asyncio.sleep(300)
+    watched = [asked.query["resourceVersion"] for asked in world.client.asked if asked.verb == "watch"]
+    assert watched == ["10", "10", "10", "12", "20", "20"]
 
 
 async def test_410_as_the_answer_to_a_watch_is_the_same() -> None:
@@ -301,7 +312,7 @@ async def test_a_broken_line_ends_the_stream_and_the_events_before_it_count() ->
 
 
 async def test_a_bookmark_moves_the_version_and_reaches_no_handler() -> None:
-    """R20."""
+    """R20, I22: several states of one object in one read come in their order."""
     world = World()
     world.client.lists.append(thing_list(5))
     world.client.watches.append(
@@ -317,6 +328,17 @@ async def test_a_bookmark_moves_the_version_and_reaches_no_handler() -> None:
         await asyncio.sleep(1)
         assert world.informer.resource_version() == "40"
     assert [told[0] for told in world.recorder.told] == ["add", "update", "delete"]
+
+
+async def test_an_event_without_a_version_does_not_lose_the_last_one() -> None:
+    world = World()
+    world.client.lists.append(thing_list(5))
+    world.client.watches.extend([[event("ADDED", thing("a", 10)), event("ADDED", thing("b", ""))], [HANG]])
+    async with running(world.informer.run()):
+        await asyncio.sleep(60)
+        assert world.informer.resource_version() == "10"
+    assert world.client.versions[-1] == ("watch", "10")
+    assert world.names() == ["a", "b"]
 
 
 # ---- the end -------------------------------------------------------------------------------------------------------

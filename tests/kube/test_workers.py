@@ -6,8 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
-from controller.kube import Done, ItemBackoff, Requeue, RequeueAfter, Result, TerminalError, WorkQueue, run_workers
+from controller.kube import (
+    Conflict,
+    Done,
+    ItemBackoff,
+    Requeue,
+    RequeueAfter,
+    Result,
+    TerminalError,
+    WorkQueue,
+    run_workers,
+)
 from tests.kube.support import running
 
 
@@ -50,6 +61,24 @@ async def test_errors_back_off_and_a_success_forgets_them() -> None:
         assert bench.moments == pytest.approx([0, 1, 3, 7])
         assert bench.queue.failures("a") == 0
     assert bench.log.results == [Result.ERROR] * 3 + [Result.SUCCESS]
+
+
+@pytest.mark.parametrize(
+    ("failure", "traced"),
+    [
+        pytest.param(
+            Conflict("another writer was faster", status=409), False, id="an answer of the API server says it all"
+        ),
+        pytest.param(RuntimeError("x"), True, id="a fault of ours comes with its trace"),
+    ],
+)
+async def test_a_failure_is_logged_in_as_many_lines_as_help(failure: Exception, traced: bool) -> None:
+    bench = Bench([failure])
+    with capture_logs() as lines:
+        async with running(bench.run):
+            bench.queue.add("a")
+            await asyncio.sleep(1)
+    assert [(line["key"], line["exc_info"]) for line in lines if line["event"] == "reconcile failed"] == [("a", traced)]
 
 
 async def test_requeue_after_forgets_first_and_keeps_its_own_time() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from controller import scaling
 from controller.api import parse_spec
-from controller.planning import UnsupportedAlgorithm, capacities, decision_spec
+from controller.planning import capacities, decision_spec
 from tests.reconcile.objects import role, target
 
 SERVER = target([role()])
@@ -47,19 +47,19 @@ def test_roles_keep_the_order_of_the_scaler_and_get_their_kind_from_the_target()
 
 def test_each_kind_is_divided_by_its_own_field():
     both = throughput(prefillTargetTokensPerSecond=1200, decodeTargetTokensPerSecond="300")
-    found = capacities(spec(both, roles=("prefill", "decode")), PAIR)
+    found = capacities(spec(both, roles=("prefill", "decode")), PAIR, None)
     assert {name: each.effective_tokens_per_second for name, each in found.items()} == {"prefill": 1200, "decode": 300}
 
 
 def test_a_role_without_a_capacity_has_none_rather_than_a_guess():
     assert capacities(
-        spec(throughput(prefillTargetTokensPerSecond=1200), roles=("prefill", "decode")), PAIR
+        spec(throughput(prefillTargetTokensPerSecond=1200), roles=("prefill", "decode")), PAIR, None
     ).keys() == {"prefill"}
 
 
 def test_the_fingerprint_changes_with_the_number_and_not_with_its_spelling():
     def fingerprint(text):
-        return capacities(spec(throughput(targetTokensPerSecond=text)), SERVER)["server"].fingerprint
+        return capacities(spec(throughput(targetTokensPerSecond=text)), SERVER, None)["server"].fingerprint
 
     assert fingerprint("1200") == fingerprint(1200)
     assert fingerprint("1200") != fingerprint("1201")
@@ -91,13 +91,34 @@ def test_a_role_that_the_target_lacks_is_an_error_of_the_caller():
         decision_spec(spec(throughput(targetTokensPerSecond=1), roles=("nosuch",)), SERVER)
 
 
-def test_every_algorithm_of_the_api_is_planned_or_named_as_missing():
-    blocks = {"Proportional": {"metric": "QueueDepth", "roleTargets": [{"name": "server", "target": 4}]}}
-    for type_ in ("Proportional", "TokenThroughput", "Predictive", "Adaptive"):
-        block = blocks.get(type_, {} if type_ != "TokenThroughput" else {"targetTokensPerSecond": 1})
+def test_every_algorithm_of_the_api_is_planned():
+    blocks = {
+        "Proportional": {"metric": "QueueDepth", "roleTargets": [{"name": "server", "target": 4}]},
+        "TokenThroughput": {"targetTokensPerSecond": 1},
+        "Predictive": {"tokenThroughput": {"targetTokensPerSecond": 1}},
+        "Adaptive": {"targetTokensPerSecond": 1},
+    }
+    for type_, block in blocks.items():
         wanted = spec({"type": type_, type_[0].lower() + type_[1:]: block})
-        if type_ in ("Predictive", "Adaptive"):
-            with pytest.raises(UnsupportedAlgorithm, match=type_):
-                decision_spec(wanted, SERVER)
-        else:
-            assert type(decision_spec(wanted, SERVER).algorithm).__name__ == type_
+        assert type(decision_spec(wanted, SERVER).algorithm).__name__ == type_
+
+
+def test_a_forecast_has_its_own_capacity_where_one_is_given():
+    block = {"tokenThroughput": {"targetTokensPerSecond": 1200}, "tokenCapacityPerReplica": 2000}
+    found = capacities(spec({"type": "Predictive", "predictive": block}), SERVER, None)["server"]
+    assert (found.effective_tokens_per_second, found.forecast_tokens_per_second) == (1200, 2000)
+
+
+TRUST = [
+    ("by default a slope earns its trust", {}, "Earned"),
+    ("Always alone does not make an unset slope believed", {"trust": "Always"}, "Earned"),
+    ("Always with an explicit slope gives the bare filter", {"trust": "Always", "qTrend": "0.3"}, "Always"),
+]
+
+
+@pytest.mark.parametrize(("more", "trust"), [c[1:] for c in TRUST], ids=[c[0] for c in TRUST])
+def test_trust(more, trust):
+    block = {"tokenThroughput": {"targetTokensPerSecond": 1}, **more}
+    planned = decision_spec(spec({"type": "Predictive", "predictive": block}), SERVER).algorithm
+    assert isinstance(planned, scaling.Predictive)
+    assert planned.trust == trust

@@ -78,7 +78,7 @@ def test_a_record_survives_its_line_and_replays_to_its_decision():
     run.tick(50, 3)
     run.tick(450, 6)
     run.tick(10, 30)
-    assert {record.decision.role("server").desired for record in run.records} > {1}
+    assert {record.decided.role("server").desired for record in run.records} > {1}
     for record in run.records:
         back = decode_record(encode_record(record))
         assert back == record
@@ -93,7 +93,7 @@ def test_a_file_is_read_line_by_line_and_an_unfinished_last_line_is_left_out():
 
 
 BAD = [
-    ("no JSON", b"nonsense\n", "f:1: not a decision record"),
+    ("no JSON", b"nonsense\n", "f: not a decision record"),
     ("another format", b'{"format":"other/v9"}\n', "f:1:"),
     ("an empty object lacks everything", b"{}\n", "missing required field"),
 ]
@@ -129,7 +129,7 @@ def test_the_comparison_finds_a_shrink_that_came_early():
     run.tick(10, 30)
     cheated = []
     for record in run.records:
-        role = record.decision.role("server")
+        role = record.decided.role("server")
         if role.desired == role.current == 5 and record.now > START + 110:
             early = msgspec.structs.replace(role, desired=1)
             record = msgspec.structs.replace(record, decision=scaling.Decision(now=record.now, roles=(early,)))

@@ -123,6 +123,8 @@ async def test_suspending_gives_the_target_back(team: World, change):
     await team.until(lambda: "bound-by" not in team.annotations(), "released")
     expected = "Suspended" if "suspend" in change else "Shadow"
     await team.until(lambda: team.reason("Bound") == expected, expected)
+    sampling = "MetricsAvailable" in {condition.type for condition in team.status().conditions}
+    assert sampling == (expected == "Shadow"), "nothing is said of samples while none are taken"
 
 
 async def test_of_two_scalers_on_one_target_the_older_writes_and_the_younger_follows_when_it_goes(team: World):
@@ -178,6 +180,7 @@ async def test_after_three_reversals_nothing_is_written_until_a_person_says_so(t
         team.edit(MODEL_DEPLOYMENTS, "chat", set_one, manager="argocd")
         await team.until(lambda: team.reason("ReplicasConflict") == "ForeignWriter" or team.count() == 3, "seen")
     await team.until(lambda: len(team.status().foreign_reversals) == 3, "three reversals")
+    await team.until(lambda: "WritesStopped" in team.event_reasons(), "told")
     await team.ticks(6)
     assert team.count() == 1
 
@@ -256,6 +259,8 @@ async def test_a_target_that_comes_later_is_taken_up_at_once(team: World):
     team.scaler()
     await team.controller()
     await team.until(lambda: team.reason("Bound") == "TargetNotFound", "missing")
+    await team.until(lambda: "TargetNotFound" in team.event_reasons(), "told")
+    assert "TargetUnsupported" not in team.event_reasons(), "and not twice"
     team.target()
     (await team.replica(0)).load(1800, 600)
     await team.until(lambda: team.count() == 3, "scaled")

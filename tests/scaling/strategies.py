@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from controller.scaling import (
+    Adaptive,
     Behavior,
     Capacity,
     DecisionSpec,
@@ -15,6 +16,7 @@ from controller.scaling import (
     Metric,
     Observation,
     PolicyType,
+    Predictive,
     Proportional,
     RatioSpec,
     RoleCapacity,
@@ -134,21 +136,24 @@ def any_spec(draw: st.DrawFn) -> tuple[DecisionSpec, Capacity]:
         roles.append(
             RoleSpec(name=name, kind=KINDS[name], min_replicas=low, max_replicas=low + draw(st.integers(0, 8)))
         )
-    algorithm: Proportional | TokenThroughput
-    if draw(st.booleans()):
-        algorithm = Proportional(
-            metric=draw(st.sampled_from(Metric)),
-            role_targets={name: draw(st.floats(0.1, 50.0)) for name in names},
-            tolerance=draw(st.sampled_from([0.01, 0.1, 0.5])),
-        )
-    else:
-        algorithm = TokenThroughput(
-            stable_window_seconds=draw(st.sampled_from([30.0, 180.0])),
-            panic_window_seconds=draw(st.sampled_from([10.0, 60.0])),
-            panic_threshold=draw(st.sampled_from([1.1, 2.0, 10.0])),
-            ttft_target_milliseconds=draw(optional_target),
-            itl_target_milliseconds=draw(optional_target),
-        )
+    targets = {
+        "ttft_target_milliseconds": draw(optional_target),
+        "itl_target_milliseconds": draw(optional_target),
+    }
+    throughput = TokenThroughput(
+        stable_window_seconds=draw(st.sampled_from([30.0, 180.0])),
+        panic_window_seconds=draw(st.sampled_from([10.0, 60.0])),
+        panic_threshold=draw(st.sampled_from([1.1, 2.0, 10.0])),
+        **targets,
+    )
+    proportional = Proportional(
+        metric=draw(st.sampled_from(Metric)),
+        role_targets={name: draw(st.floats(0.1, 50.0)) for name in names},
+        tolerance=draw(st.sampled_from([0.01, 0.1, 0.5])),
+    )
+    algorithm = draw(
+        st.sampled_from([proportional, throughput, Predictive(token_throughput=throughput), Adaptive(**targets)])
+    )
     ratios = []
     for above, below in (("prefill", "decode"), ("encode", "prefill")):
         if above in names and below in names and draw(st.booleans()):

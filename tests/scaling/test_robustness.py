@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.scaling import Observation, State, decide, initial_state, persist, restore
 from controller.scaling.state import LARGEST_PERSISTED_BYTES
+from hack.bench import fuzz
 from tests.scaling.strategies import any_observation, any_spec
 from tests.scaling.world import T0
 
-CALM = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_of_random_ticks_breaks_no_promise(seed: int) -> None:
+    taken = list(fuzz.runs(random.Random(seed), 500))
+    assert len(taken) == 500
+
+
+def test_a_broken_promise_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(fuzz, "decide", lambda *arguments: 1 / 0)
+    assert fuzz.main(["--count", "5", "--output", "json"]) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().out
+
+
+CALM = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @st.composite

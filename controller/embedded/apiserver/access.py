@@ -110,9 +110,13 @@ class Access:
             info.resource,
             info.subresource,
             info.namespace,
-            info.name,
+            info.name or info.selected,
             "" if info.is_resource else info.path,
         )
+        return self.require(user, wanted)
+
+    def require(self, user: User, wanted: Attributes) -> Decision:
+        """Raises ApiError 403."""
         decision = self.decide(user, wanted)
         if not decision.allowed:
             raise self._refusal(user, wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from controller.embedded.apiserver.errors import Object
@@ -21,6 +21,7 @@ class AdmissionRequest:
     old: Object | None
     subresource: str = ""
     dry_run: bool = False
+    options: Object = field(default_factory=dict)  # those of the write, without their type members
 
     @property
     def subject(self) -> Object:

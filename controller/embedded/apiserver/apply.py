@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import orjson
 
 from controller.embedded.apiserver.errors import Cause, Object, apply_conflict, bad_request
 from controller.embedded.apiserver.field_sets import (
-    ITSELF,
+    NO_FIELDS,
     FieldSet,
-    Path,
-    changed_fields,
+    compare,
     describe_path,
     field_set,
     from_fields_v1,
-    keyed_items,
+    in_tree_order,
     to_fields_v1,
-    value_step,
+    with_named_parents,
+    without_fields,
 )
+from controller.embedded.apiserver.merging import merge
+from controller.embedded.apiserver.resources import ServedVersion
 from controller.embedded.apiserver.shapes import Shape
 
 APPLY = "Apply"
@@ -59,7 +60,7 @@ class Ownership:
         return Ownership(fields, time, self.wire if fields == self.fields else None)
 
 
-_NOTHING = Ownership(frozenset(), "")
+_NOTHING = Ownership(NO_FIELDS, "")
 Managers = dict[Manager, Ownership]
 
 
@@ -95,10 +96,11 @@ def write_managers(obj: Object, managers: Managers) -> None:
             "manager": manager.name,
             "operation": manager.operation,
             "apiVersion": manager.api_version,
-            "time": owned.time,
             "fieldsType": "FieldsV1",
             "fieldsV1": to_fields_v1(owned.fields) if owned.wire is None else owned.wire,
         }
+        if owned.time:
+            entry["time"] = owned.time
         if manager.subresource:
             entry["subresource"] = manager.subresource
         entries.append(entry)
@@ -124,15 +126,38 @@ class Author:
 
 
 def track_update(managers: Managers, author: Author, old: Object, new: Object) -> Managers:
-    """The managers after an Update from `old` to `new` (an empty `old` on create)."""
-    written, removed = changed_fields(old, new, author.shape)
+    """The managers after an Update from `old` to `new` (an empty `old` on create): the author owns what it wrote,
+    nobody owns what is gone. A write that only removes gives its author no new time."""
+    change = compare(old, new, author.shape)
+    written, removed = change.written, frozenset(change.removed)
     if not written and not removed:
         return managers
-    touched = written | removed
-    tracked = {other: owned.without(touched) for other, owned in managers.items()}
-    own = managers.get(author.manager, _NOTHING)
-    tracked[author.manager] = own.at((own.fields | written) - removed, author.now)
+    tracked = {other: owned.without(written | removed) for other, owned in managers.items()}
+    if written:
+        own = managers.get(author.manager, _NOTHING)
+        tracked[author.manager] = own.at((own.fields - removed) | written, author.now)
     return tracked
+
+
+def managers_of(served: ServedVersion, obj: Object) -> Managers:
+    """The managers of an object whose versions can be converted: of an Event, not those of the other group."""
+    known = [version.api_version for version in served.type.versions.values()]
+    return {manager: owned for manager, owned in read_managers(obj).items() if manager.api_version in known}
+
+
+def record_managers(
+    served: ServedVersion, obj: Object, current: Object, managers: Managers | None, author: Author
+) -> None:
+    """Put the managers after a write into `obj`; unchanged ones exactly as they are stored."""
+    held = current["metadata"].get("managedFields")
+    if managers is None:
+        if not held:  # an object without managers stays so until somebody applies
+            return
+        managers = track_update(managers_of(served, current), author, current, obj)
+    if held and managers == read_managers(current):
+        obj["metadata"]["managedFields"] = held
+    else:
+        write_managers(obj, managers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +169,12 @@ class Applied:
 
 
 def apply_configuration(
-    live: Object, configuration: Object, managers: Managers, author: Author, *, force: bool
+    live: Object, configuration: Object, whole: Object, managers: Managers, author: Author, *, force: bool
 ) -> Applied:
-    """Server-side apply onto `live`, which for a create holds identity only; neither argument is changed.
+    """Server-side apply onto `live`, which for a create holds identity only; no argument is changed.
+
+    `whole` is the configuration with what may not be owned through this subresource: it is not applied, but a
+    configuration that differs from `live` only there counts as a change of its time.
 
     Raises ApiError 409 with one cause for each field of another manager that would change, unless `force`, and
     MalformedList for a keyed list with duplicate or missing keys.
@@ -155,20 +183,35 @@ def apply_configuration(
     if (configuration.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     stated = field_set(configuration, shape)
-    merged = _merge(live, configuration, shape)
-    written, _ = changed_fields(live, merged, shape)
+    merged = merge(live, configuration, shape)
+    previous = managers.get(manager, _NOTHING)
     others = {other: owned for other, owned in managers.items() if other != manager}
-    conflicts = {other: overlap for other, owned in others.items() if (overlap := owned.fields & written)}
+    if previous.fields:
+        owned_now = stated.union(*(owned.fields for owned in others.values()))
+        merged = _prune(merged, previous.fields, owned_now, shape)
+    change = compare(live, merged, shape)
+    conflicts = {other: overlap for other, owned in others.items() if (overlap := owned.fields & change.written)}
     if conflicts and not force:
         raise _conflict_error(conflicts)
-    for other, overlap in conflicts.items():
-        others[other] = others[other].without(overlap)
-    previous = managers.get(manager, _NOTHING)
-    if previous.fields:
-        still_owned = frozenset[Path]().union(*(owned.fields for owned in others.values()))
-        merged = _without(merged, previous.fields - stated, still_owned | stated, shape)
-    unchanged = previous.fields == stated and not written
-    return Applied(merged, {**others, manager: previous.at(stated, previous.time if unchanged else author.now)})
+    lost = change.written | change.removed
+    after = {other: owned.without(lost) for other, owned in others.items()}
+    # A manager gets a time when it changes the object; one that only states what is so keeps its own, or has none.
+    idle = merged == live and (whole == configuration or merge(live, whole, shape) == live)
+    time = previous.time if idle else author.now
+    return Applied(merged, {**after, manager: previous.at(stated, time)})
+
+
+def _prune(merged: Object, last: FieldSet, owned: FieldSet, shape: Shape) -> Object:
+    """`merged` without what the manager stated last time and nobody owns now. What others own below a removed part
+    comes back with its parents; of what nobody ever owned, only that goes which hung on the removed parts alone."""
+    whole = with_named_parents(field_set(merged, shape), shape)
+    before, kept = with_named_parents(last, shape), with_named_parents(owned, shape)
+    pruned = without_fields(merged, before, shape) or {}
+    left = with_named_parents(field_set(pruned, shape), shape)
+    pruned = without_fields(merged, whole - (left | kept), shape) or {}
+    left = with_named_parents(field_set(pruned, shape), shape)
+    result: Object = without_fields(merged, (whole - left) & before, shape) or {}
+    return result
 
 
 def _conflict_error(conflicts: dict[Manager, FieldSet]) -> Exception:
@@ -177,66 +220,9 @@ def _conflict_error(conflicts: dict[Manager, FieldSet]) -> Exception:
     for manager, fields in sorted(conflicts.items()):
         kind = f'"{manager.name}"' + (f' with subresource "{manager.subresource}"' if manager.subresource else "")
         using = f"{kind} using {manager.api_version}" if manager.operation == UPDATE else kind
-        named = [describe_path(path) for path in sorted(fields) if path[-1] != ITSELF]
+        named = [describe_path(path) for path in in_tree_order(fields)]
         causes += [Cause(path, "FieldManagerConflict", f"conflict with {using}") for path in named]
-        if len(named) == 1:
-            sentences.append(f"conflict with {using}: {named[0]}")
-        else:
-            sentences.append(f"conflicts with {using}:" + "".join(f"\n- {path}" for path in named))
+        sentences.append(f"conflicts with {using}:" + "".join(f"\n- {path}" for path in named))
+    if len(causes) == 1:
+        return apply_conflict(causes, f"{causes[0].message}: {causes[0].field}")
     return apply_conflict(causes, "\n".join(sentences))
-
-
-def _merge(live: Any, stated: Any, shape: Shape) -> Any:
-    """`live` with everything that `stated` says; new containers on the way, shared leaves."""
-    if isinstance(stated, dict) and isinstance(live, dict) and not shape.is_atomic_map:
-        merged = dict(live)
-        for name, value in stated.items():
-            merged[name] = _merge(live[name], value, shape.member(name)) if name in live else value
-        return merged
-    if isinstance(stated, list) and isinstance(live, list):
-        if shape.is_set:
-            return live + [item for item in stated if item not in live]
-        keys = shape.keys(stated or live)
-        if keys:
-            current, wanted = dict(keyed_items(live, shape, keys)), dict(keyed_items(stated, shape, keys))
-            for step, item in wanted.items():
-                current[step] = _merge(current[step], item, shape.item()) if step in current else item
-            return list(current.values())
-    return stated
-
-
-def _without(value: Any, dropped: FieldSet, kept: FieldSet, shape: Shape) -> Any:
-    """`value` without the dropped fields that nobody keeps; containers that this empties go, too."""
-    tree, owners = to_fields_v1(dropped - kept), to_fields_v1(kept)
-    return _strip(value, tree, owners, shape) if tree else value
-
-
-def _strip(value: Any, tree: Object, owners: Object, shape: Shape) -> Any:
-    if isinstance(value, dict):
-        result = {}
-        for name, member in value.items():
-            step = f"f:{name}"
-            if step not in tree:
-                result[name] = member
-            elif tree[step]:
-                stripped = _strip(member, tree[step], owners.get(step) or {}, shape.member(name))
-                if stripped or not isinstance(stripped, dict | list) or step in owners:
-                    result[name] = stripped
-            elif step in owners:
-                result[name] = member
-        return result
-    if isinstance(value, list):
-        if shape.is_set:
-            gone = {step for step in tree if step.startswith("v:")}
-            return [item for item in value if value_step(item) not in gone]
-        items = []
-        for step, item in keyed_items(value, shape, shape.keys(value)):
-            if step not in tree:
-                items.append(item)
-            elif not tree[step] or ITSELF in tree[step]:  # the item itself is dropped
-                if step in owners:
-                    items.append(_strip(item, tree[step], owners[step], shape.item()))
-            else:
-                items.append(_strip(item, tree[step], owners.get(step) or {}, shape.item()))
-        return items
-    return value

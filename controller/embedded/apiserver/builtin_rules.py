@@ -1,48 +1,41 @@
 """Defaults and checks of built-in types: only those that clients of this project rely on or run into.
 
 Defaults follow the API reference (a Pod's restartPolicy, a Service's type …); checks reproduce refusals that were seen
-on the real server: MicroTime with exactly six fraction digits, no loopback addresses in Endpoints and EndpointSlices.
+on the real server, such as no loopback addresses in Endpoints and EndpointSlices.
 """
 
 from __future__ import annotations
 
 import base64
 import ipaddress
-import re
 from collections.abc import Callable
 from typing import Any
 
-from controller.embedded.apiserver.errors import Cause, Object, bad_request
+from controller.embedded.apiserver.builtin_data import data_causes
+from controller.embedded.apiserver.builtin_events import tidy_event
+from controller.embedded.apiserver.errors import Cause, Object
 from controller.foundation import format_micro_time, parse_time
 
-_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
-# core/v1 MaxSecretSize, for ConfigMaps too.
-_MAX_DATA_BYTES = 1024 * 1024
 _CLUSTER_NETWORK = "10.96."
 
 
 def normalise(plural: str, group: str, obj: Object) -> None:
-    """Bring what the client sent into stored form: micro times as UTC. Raises ApiError 400 for another precision."""
+    """Bring what the client sent into stored form: micro times as UTC, empty members left out."""
     if group == "coordination.k8s.io":
-        spec = obj.get("spec")
+        spec = obj.setdefault("spec", {})
+        for name in ("strategy", "preferredHolder"):  # kept only where coordinated leader election is on
+            spec.pop(name, None)
         for name in ("acquireTime", "renewTime"):
-            _micro_time(spec, name, "Lease")
+            _as_utc(spec, name)
     elif plural == "events":
-        _micro_time(obj, "eventTime", "Event")
-        _micro_time(obj.get("series"), "lastObservedTime", "Event")
+        tidy_event(obj)
+        _as_utc(obj, "eventTime")
+        _as_utc(obj.get("series"), "lastObservedTime")
 
 
-def _micro_time(holder: Any, name: str, kind: str) -> None:
-    if not isinstance(holder, dict) or holder.get(name) is None:
-        return
-    text = holder[name]
-    if not isinstance(text, str) or not _MICRO_TIME.fullmatch(text):
-        raise bad_request(
-            f'{kind} in version "v1" cannot be handled as a {kind}: parsing time "{text}" as '
-            f'"2006-01-02T15:04:05.000000Z07:00": cannot parse {name}: exactly six fraction digits are needed'
-        )
-    if not text.endswith("Z"):
-        holder[name] = format_micro_time(parse_time(text))
+def _as_utc(holder: Any, name: str) -> None:
+    if isinstance(holder, dict) and holder.get(name) and not holder[name].endswith("Z"):
+        holder[name] = format_micro_time(parse_time(holder[name]))
 
 
 def _pod_defaults(pod: Object) -> None:
@@ -69,6 +62,9 @@ def _pod_defaults(pod: Object) -> None:
                     port.setdefault("protocol", "TCP")
     status = pod.setdefault("status", {})
     status.setdefault("phase", "Pending")
+    address, listed = status.get("podIP"), status.get("podIPs")
+    if address and not (isinstance(listed, list) and listed and listed[0].get("ip") == address):
+        status["podIPs"] = [{"ip": address}]
     status.setdefault("qosClass", _quality_of_service(spec.get("containers") or ()))
 
 
@@ -135,6 +131,45 @@ def _secret_defaults(secret: Object) -> None:
             data[name] = base64.b64encode(str(value).encode()).decode()
 
 
+def _webhook_defaults(configuration: Object) -> None:
+    for hook in configuration.get("webhooks") or ():
+        if not isinstance(hook, dict):
+            continue
+        hook.setdefault("failurePolicy", "Fail")
+        hook.setdefault("matchPolicy", "Equivalent")
+        hook.setdefault("namespaceSelector", {})
+        hook.setdefault("objectSelector", {})
+        hook.setdefault("timeoutSeconds", 10)
+        if configuration.get("kind") == "MutatingWebhookConfiguration":
+            hook.setdefault("reinvocationPolicy", "Never")
+        for rule in hook.get("rules") or ():
+            rule.setdefault("scope", "*")
+        service = (hook.get("clientConfig") or {}).get("service")
+        if isinstance(service, dict):
+            service.setdefault("port", 443)
+
+
+def _webhook_causes(configuration: Object) -> list[Cause]:
+    causes = []
+    for index, hook in enumerate(configuration.get("webhooks") or ()):
+        path = f"webhooks[{index}]"
+        if str(hook.get("name", "")).count(".") < 2:
+            shown = f'Invalid value: "{hook.get("name", "")}"'
+            text = f"{shown}: should be a domain with at least three segments separated by dots"
+            causes.append(Cause(f"{path}.name", "FieldValueInvalid", text))
+        if hook.get("sideEffects") is None:
+            text = "Required value: must specify one of None, NoneOnDryRun"
+            causes.append(Cause(f"{path}.sideEffects", "FieldValueRequired", text))
+        if not hook.get("admissionReviewVersions"):
+            text = "Required value: must specify one of v1, v1beta1"
+            causes.append(Cause(f"{path}.admissionReviewVersions", "FieldValueRequired", text))
+        client = hook.get("clientConfig") or {}
+        if bool(client.get("url")) is bool(client.get("service")):
+            text = "Required value: exactly one of url or service is required"
+            causes.append(Cause(f"{path}.clientConfig", "FieldValueRequired", text))
+    return causes
+
+
 _DEFAULTS: dict[str, Callable[[Object], None]] = {
     "pods": _pod_defaults,
     "namespaces": _namespace_defaults,
@@ -143,6 +178,8 @@ _DEFAULTS: dict[str, Callable[[Object], None]] = {
     "replicasets": _deployment_defaults,
     "statefulsets": _deployment_defaults,
     "secrets": _secret_defaults,
+    "mutatingwebhookconfigurations": _webhook_defaults,
+    "validatingwebhookconfigurations": _webhook_defaults,
 }
 
 
@@ -227,62 +264,19 @@ def _lease_causes(lease: Object) -> list[Cause]:
     return causes
 
 
-_EVENT_LIMITS = (
-    ("reportingComponent", 128),
-    ("reportingInstance", 128),
-    ("action", 128),
-    ("reason", 128),
-    ("message", 1024),
-)
-
-
-def newer_event_causes(event: Object) -> list[Cause]:
-    """The stricter rules of events written through events.k8s.io/v1; `event` is in stored (core) form."""
-    if not event.get("eventTime"):
-        return [Cause("eventTime", "FieldValueRequired", "Required value")]
-    causes = []
-    for name in ("reportingComponent", "reportingInstance", "action", "reason"):
-        if not event.get(name):
-            field = "reportingController" if name == "reportingComponent" else name
-            causes.append(Cause(field, "FieldValueRequired", "Required value"))
-    for name, limit in _EVENT_LIMITS:
-        if len(str(event.get(name) or "")) > limit:
-            field = {"reportingComponent": "reportingController", "message": "note"}.get(name, name)
-            causes.append(Cause(field, "FieldValueInvalid", f'Invalid value: "": can have at most {limit} characters'))
-    if event.get("type") not in ("Normal", "Warning"):
-        text = f'Invalid value: "": has invalid value: {event.get("type") or ""}'
-        causes.append(Cause("type", "FieldValueInvalid", text))
-    return causes
-
-
-def _event_causes(event: Object) -> list[Cause]:
-    namespace = event["metadata"].get("namespace", "")
-    regarded = (event.get("involvedObject") or {}).get("namespace", "")
-    if (regarded or "default") != namespace and not (not regarded and namespace == "kube-system"):
-        text = f'Invalid value: "{regarded}": does not match event.namespace'
-        return [Cause("involvedObject.namespace", "FieldValueInvalid", text)]
-    return []
-
-
-def _data_causes(obj: Object) -> list[Cause]:
-    size = sum(len(str(value)) for part in ("data", "binaryData") for value in (obj.get(part) or {}).values())
-    if size > _MAX_DATA_BYTES:
-        return [Cause("[]", "FieldValueTooLong", f"Too long: may not be more than {_MAX_DATA_BYTES} bytes")]
-    return []
-
-
 _CAUSES: dict[str, Callable[[Object], list[Cause]]] = {
     "pods": _pod_causes,
-    "configmaps": _data_causes,
-    "secrets": _data_causes,
+    "mutatingwebhookconfigurations": _webhook_causes,
+    "validatingwebhookconfigurations": _webhook_causes,
     "endpoints": _endpoints_causes,
     "endpointslices": _slice_causes,
     "leases": _lease_causes,
-    "events": _event_causes,
 }
 
 
-def builtin_causes(plural: str, obj: Object) -> list[Cause]:
+def builtin_causes(plural: str, obj: Object, old: Object | None) -> list[Cause]:
     """What is wrong with an object of a built-in type, in stored form."""
+    if plural in ("configmaps", "secrets"):
+        return data_causes(obj, old)
     check = _CAUSES.get(plural)
     return check(obj) if check else []

@@ -9,21 +9,22 @@ addresses. A missing member is CelError, not null: rules ask with `has()`.
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from controller.embedded.apiserver.cel_functions import FUNCTIONS, METHODS, CelError, equal, type_of
-
-Env = Mapping[str, Any]
-Node = Callable[[Env], Any]
+from controller.embedded.apiserver.cel_functions import FUNCTIONS, METHODS, CelError, Misfit, type_of
+from controller.embedded.apiserver.cel_operators import Env, Node, boolean, loop, number, operation
 
 
 class CelUnsupported(ValueError):
     """A rule outside the covered part of the language; the message says what was not understood."""
+
+
+class CelSyntaxError(CelUnsupported):
+    """Text that is no expression at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Rule:
 
     evaluate: Node
     uses_old: bool
+    paths: frozenset[tuple[str, ...]] = frozenset()  # members that it names below `self` and `oldSelf`
 
 
 _LEXER = re.compile(
@@ -51,7 +53,6 @@ _LITERALS = {"true": True, "false": False, "null": None}
 _FIELD_ESCAPES = {"__dot__": ".", "__dash__": "-", "__slash__": "/", "__underscores__": "__"}
 _MACROS = frozenset(("all", "exists", "exists_one", "map", "filter"))
 _TYPES = frozenset(("int", "double", "string", "bool", "list", "map", "null_type", "uint", "bytes"))
-_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _BINARY = (("||",), ("&&",), ("==", "!=", "<", "<=", ">", ">=", "in"), ("+", "-"), ("*", "/", "%"))
 
 
@@ -61,7 +62,7 @@ def compile_rule(text: str) -> Rule:
     parser = _Parser(text)
     node = parser.expression()
     parser.expect_end()
-    return Rule(node, "oldSelf" in parser.names)
+    return Rule(node, "oldSelf" in parser.names, frozenset(parser.paths()))
 
 
 class _Parser:
@@ -73,14 +74,28 @@ class _Parser:
         while text[position:].strip():
             match = _LEXER.match(text, position)
             if match is None or match.lastgroup is None:
-                raise CelUnsupported(f"cannot read {text[position:].strip()[:20]!r}")
+                raise CelSyntaxError(f"cannot read {text[position:].strip()[:20]!r}")
             self._tokens.append((match.lastgroup, match[match.lastgroup]))
             position = match.end()
         self._at = 0
 
+    def paths(self) -> Iterator[tuple[str, ...]]:
+        """The chains of members that begin at `self` or `oldSelf`, as far as they are no method calls."""
+        texts = [text for _, text in self._tokens]
+        for start, (kind, text) in enumerate(self._tokens):
+            if kind != "name" or text not in ("self", "oldSelf") or texts[start - 1 : start] == ["."]:
+                continue
+            chain = []
+            at = start + 1
+            while texts[at : at + 1] == ["."] and at + 1 < len(texts) and texts[at + 2 : at + 3] != ["("]:
+                chain.append(_unescape(texts[at + 1]))
+                at += 2
+            if chain:
+                yield tuple(chain)
+
     def expect_end(self) -> None:
         if self._at < len(self._tokens):
-            raise CelUnsupported(f"unexpected {self._tokens[self._at][1]!r}")
+            raise CelSyntaxError(f"unexpected {self._tokens[self._at][1]!r}")
 
     def expression(self) -> Node:
         condition = self._binary(0)
@@ -89,7 +104,7 @@ class _Parser:
         then = self._binary(0)
         self._need(":")
         otherwise = self.expression()
-        return lambda env: then(env) if _boolean(condition(env)) else otherwise(env)
+        return lambda env: then(env) if boolean(condition(env)) else otherwise(env)
 
     def _peek(self) -> str:
         return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
@@ -102,7 +117,7 @@ class _Parser:
 
     def _need(self, text: str) -> None:
         if not self._take(text):
-            raise CelUnsupported(f"{text!r} expected before {self._peek()!r}")
+            raise CelSyntaxError(f"{text!r} expected before {self._peek()!r}")
 
     def _binary(self, level: int) -> Node:
         if level == len(_BINARY):
@@ -112,20 +127,20 @@ class _Parser:
             name = next((text for text in _BINARY[level] if self._take(text)), None)
             if name is None:
                 return left
-            left = _operation(name, left, self._binary(level + 1))
+            left = operation(name, left, self._binary(level + 1))
 
     def _unary(self) -> Node:
         if self._take("!"):
             inner = self._unary()
-            return lambda env: not _boolean(inner(env))
+            return lambda env: not boolean(inner(env))
         if self._take("-"):
             inner = self._unary()
-            return lambda env: -_number(inner(env))
+            return lambda env: -number(inner(env))
         return self._postfix(self._primary())
 
     def _primary(self) -> Node:
         if self._at >= len(self._tokens):
-            raise CelUnsupported("the rule ends early")
+            raise CelSyntaxError("the rule ends early")
         kind, text = self._tokens[self._at]
         self._at += 1
         if kind in ("int", "hex", "float"):
@@ -145,7 +160,7 @@ class _Parser:
             return self._map_literal()
         if kind == "name":
             return self._name(text)
-        raise CelUnsupported(f"unexpected {text!r}")
+        raise CelSyntaxError(f"unexpected {text!r}")
 
     def _map_literal(self) -> Node:
         pairs: list[tuple[Node, Node]] = []
@@ -208,7 +223,7 @@ class _Parser:
     def _member(self, holder: Node) -> Node:
         kind, text = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
         if kind != "name":
-            raise CelUnsupported("a name is expected after '.'")
+            raise CelSyntaxError("a name is expected after '.'")
         self._at += 1
         if not self._take("("):
             name = _unescape(text)
@@ -231,7 +246,7 @@ class _Parser:
             raise CelUnsupported(f"{macro}() with two variables")
         body = self.expression()
         self._need(")")
-        return _loop(macro, holder, variable, body)
+        return loop(macro, holder, variable, body)
 
     def _arguments(self, end: str) -> list[Node]:
         found: list[Node] = []
@@ -266,28 +281,23 @@ def _unescape(name: str) -> str:
     return name
 
 
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise CelError(f"no such overload: a condition of type {type_of(value)}")
-    return value
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise CelError(f"no such overload: arithmetic on {type_of(value)}")
-    return value
-
-
 def _variable(env: Env, name: str) -> Any:
     if name not in env:
         raise CelError(f"undeclared reference to '{name}'")
-    return env[name]
+    return _fitting(env[name])
 
 
 def _holds(holder: Any, member: str) -> bool:
     if not isinstance(holder, dict):
         raise CelError(f"no such overload: has() on {type_of(holder)}")
+    _fitting(holder.get(member))
     return member in holder
+
+
+def _fitting(value: Any) -> Any:
+    if isinstance(value, Misfit):
+        raise CelError(value.problem)
+    return value
 
 
 def _select(holder: Any, name: str) -> Any:
@@ -295,7 +305,7 @@ def _select(holder: Any, name: str) -> Any:
         raise CelError(f"no such overload: {type_of(holder)} has no members")
     if name not in holder:
         raise CelError(f"no such key: {name}")
-    return holder[name]
+    return _fitting(holder[name])
 
 
 def _indexed(holder: Node, index: Node) -> Node:
@@ -307,95 +317,6 @@ def _indexed(holder: Node, index: Node) -> Node:
             raise CelError(f"no such overload: index of {type_of(value)}")
         if not 0 <= at < len(value):
             raise CelError(f"index out of bounds: {at}")
-        return value[at]
+        return _fitting(value[at])
 
     return evaluate
-
-
-def _operation(name: str, left: Node, right: Node) -> Node:
-    if name in ("&&", "||"):
-        return _logic(left, right, decisive=name == "||")
-    if name == "in":
-        return lambda env: _contains(right(env), left(env))
-    if name in ("==", "!="):
-        return lambda env: equal(left(env), right(env)) is (name == "==")
-    if name in _COMPARE:
-        return lambda env: _compare(name, left(env), right(env))
-    return lambda env: _arithmetic(name, left(env), right(env))
-
-
-def _logic(left: Node, right: Node, *, decisive: bool) -> Node:
-    def evaluate(env: Env) -> bool:
-        try:
-            if _boolean(left(env)) is decisive:
-                return decisive
-        except CelError:
-            if _boolean(right(env)) is decisive:  # the other side decides: the error does not matter
-                return decisive
-            raise
-        return _boolean(right(env))
-
-    return evaluate
-
-
-def _contains(container: Any, item: Any) -> bool:
-    if not isinstance(container, dict | list):
-        raise CelError(f"no such overload: in {type_of(container)}")
-    return any(equal(item, found) for found in container)
-
-
-def _compare(name: str, left: Any, right: Any) -> bool:
-    plain = type(left), type(right)
-    if plain not in ((str, str), (bool, bool)) and not all(kind in (int, float) for kind in plain):
-        raise CelError(f"no such overload: {type_of(left)} {name} {type_of(right)}")
-    return bool(_COMPARE[name](left, right))
-
-
-def _arithmetic(name: str, left: Any, right: Any) -> Any:
-    if name == "+" and type(left) is type(right) and isinstance(left, str | list):
-        return left + right
-    if type(_number(left)) is not type(_number(right)):
-        raise CelError(f"no such overload: {type_of(left)} {name} {type_of(right)}")
-    if name in "/%" and right == 0 and isinstance(left, int):
-        raise CelError("division by zero" if name == "/" else "modulus by zero")
-    if name == "/":
-        if isinstance(left, int):
-            quotient = abs(left) // abs(right)  # towards zero, unlike Python
-            return quotient if (left < 0) is (right < 0) else -quotient
-        return left / right if right else float("inf") * (left or 1)
-    if name == "%":
-        return abs(left) % abs(right) * (-1 if left < 0 else 1)
-    return {"+": left + right, "-": left - right, "*": left * right}[name]
-
-
-def _loop(macro: str, holder: Node, variable: str, body: Node) -> Node:
-    def items(env: Env) -> list[Any]:
-        value = holder(env)
-        if not isinstance(value, dict | list):
-            raise CelError(f"no such overload: {macro}() over {type_of(value)}")
-        return list(value)
-
-    def bound(env: Env, item: Any) -> Any:
-        return body({**env, variable: item})
-
-    def quantified(env: Env, *, decisive: bool) -> bool:
-        failure: CelError | None = None
-        for item in items(env):
-            try:
-                if _boolean(bound(env, item)) is decisive:
-                    return decisive
-            except CelError as error:
-                failure = error
-        if failure is not None:
-            raise failure
-        return not decisive
-
-    if macro == "all":
-        return lambda env: quantified(env, decisive=False)
-    if macro == "exists":
-        return lambda env: quantified(env, decisive=True)
-    if macro == "exists_one":
-        return lambda env: sum(_boolean(bound(env, item)) for item in items(env)) == 1
-    if macro == "filter":
-        return lambda env: [item for item in items(env) if _boolean(bound(env, item))]
-    return lambda env: [bound(env, item) for item in items(env)]

@@ -21,6 +21,13 @@ class _Quantity(Decimal):
 
 
 @dataclass(frozen=True, slots=True)
+class Misfit:
+    """A value that does not fit its schema's type; whatever touches it fails with this problem."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class OptionalValue:
     """CEL's optional: the `oldSelf` of a rule with `optionalOldSelf`."""
 

@@ -16,8 +16,10 @@ from typing import Any
 
 from controller.embedded.apiserver import errors
 from controller.embedded.apiserver.admission import AdmissionRequest
+from controller.embedded.apiserver.builtin_types import json_word, struct_problem
 from controller.embedded.apiserver.errors import Object
 from controller.embedded.apiserver.operations import Operations
+from controller.embedded.apiserver.requests import integer
 from controller.embedded.apiserver.storage import Stored
 from controller.embedded.apiserver.targets import Outcome, Target
 from controller.foundation import format_time
@@ -41,34 +43,60 @@ class DeleteOptions:
     propagation: str = ""
     dry_run: bool = False
 
+    def as_object(self) -> Object:
+        """The options as webhooks see them; what was not asked for is left out."""
+        preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
+        members: Object = {
+            "gracePeriodSeconds": self.grace_seconds,
+            "preconditions": {name: value for name, value in preconditions.items() if value} or None,
+            "propagationPolicy": self.propagation or None,
+            "dryRun": ["All"] if self.dry_run else None,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
     @classmethod
     def parse(cls, body: Any, query: Mapping[str, str]) -> DeleteOptions:
         """Raises ApiError 400 for options of a wrong type and 422 for an unknown policy."""
-        given: Object = body if isinstance(body, dict) else {}
-        if given.get("kind") not in (None, "DeleteOptions"):
-            raise errors.bad_request(f"a {given['kind']} cannot be handled as DeleteOptions")
+        if not isinstance(body, dict | None):
+            raise errors.bad_request(
+                f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_word(body)} into Go value "
+                "of type DeleteOptions"
+            )
+        given: Object = body or {}
+        if given.get("kind") not in (None, "", "DeleteOptions"):
+            raise errors.bad_request(f'no kind "{given["kind"]}" is registered for version "meta.k8s.io/v1"')
+        if problem := struct_problem(given, "DeleteOptions"):
+            raise errors.bad_request(problem)
         preconditions = given.get("preconditions") or {}
-        grace = given.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-        try:
-            grace_seconds = None if grace is None else max(0, int(grace))
-        except (TypeError, ValueError):
-            raise errors.bad_request(f"gracePeriodSeconds must be a whole number, found {grace!r}") from None
+        grace = given.get("gracePeriodSeconds")
+        if grace is None:
+            grace = integer(query, "gracePeriodSeconds")
         propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or ""
-        if not propagation and given.get("orphanDependents") is not None:
-            propagation = "Orphan" if given["orphanDependents"] else "Background"
+        orphan = given.get("orphanDependents")
+        dry_run = given.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
+        causes = [] if set(dry_run) <= {"All"} else [_unsupported("dryRun", dry_run, ("All",))]
         if propagation and propagation not in _POLICIES:
-            supported = ", ".join(f'"{policy}"' for policy in (*_POLICIES, "nil"))
-            text = f'Unsupported value: "{propagation}": supported values: {supported}'
-            cause = errors.Cause("propagationPolicy", "FieldValueNotSupported", text)
-            raise errors.invalid(errors.GroupResource("meta.k8s.io", "DeleteOptions"), "", [cause])
-        dry_run = bool(given.get("dryRun") or query.get("dryRun"))
+            causes.append(_unsupported("propagationPolicy", propagation, (*_POLICIES, "nil")))
+        if propagation and orphan is not None:
+            text = f'Invalid value: "{propagation}": orphanDependents and deletionPropagation cannot be both set'
+            causes.append(errors.Cause("propagationPolicy", "FieldValueInvalid", text))
+        if causes:
+            raise errors.invalid(errors.GroupResource("meta.k8s.io", "DeleteOptions"), "", causes)
+        if orphan is not None:
+            propagation = "Orphan" if orphan else "Background"
         return cls(
-            str(preconditions.get("uid") or ""),
-            str(preconditions.get("resourceVersion") or ""),
-            grace_seconds,
+            preconditions.get("uid") or "",
+            preconditions.get("resourceVersion") or "",
+            None if grace is None else max(0, grace),
             propagation,
-            dry_run,
+            bool(dry_run),
         )
+
+
+def _unsupported(field: str, value: Any, supported: tuple[str, ...]) -> errors.Cause:
+    listed = ", ".join(f'"{option}"' for option in supported)
+    text = f"Unsupported value: {errors.shown(value)}: supported values: {listed}"
+    return errors.Cause(field, "FieldValueNotSupported", text)
 
 
 async def delete(operations: Operations, target: Target, options: DeleteOptions) -> Outcome:
@@ -81,7 +109,13 @@ async def delete(operations: Operations, target: Target, options: DeleteOptions)
     if target.served.type.plural == "namespaces" and target.name in _IMMORTAL_NAMESPACES:
         raise errors.forbidden(target.resource, target.name, "this namespace may not be deleted")
     request = AdmissionRequest(
-        "DELETE", target.served, target.user, None, target.served.view(stored.object), "", options.dry_run
+        "DELETE",
+        target.served,
+        target.user,
+        None,
+        target.served.view(stored.object),
+        dry_run=options.dry_run,
+        options=options.as_object(),
     )
     await operations.admission.admit(request, [])
     stored = collection.get(target.key)

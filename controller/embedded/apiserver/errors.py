@@ -7,11 +7,18 @@ The factories below reproduce the wording and the shape of the real server where
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import orjson
+
 Object = dict[str, Any]  # one JSON object, as orjson reads it
+
+
+# Go's JSON escapes what HTML would take for markup.
+_MARKUP = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
 
 
 class GroupResource(NamedTuple):
@@ -39,6 +46,14 @@ class Cause:
         return {"reason": self.reason, "message": self.message, "field": self.field}
 
 
+def shown(value: Any) -> str:
+    """A value as messages show it: JSON, and a whole float like an integer, as Go prints it."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return text.translate(_MARKUP) if isinstance(value, dict | list) else text
+
+
 class ApiError(Exception):
     """A request that failed, with the Status to send. `headers` holds Retry-After and the like."""
 
@@ -52,6 +67,7 @@ class ApiError(Exception):
         self.details = details
         self.headers: dict[str, str] = headers or {}
         self.metadata: Object = {}
+        self.warnings: list[str] = []  # sent as headers, as with a success
 
     def status(self) -> Object:
         """The `metav1.Status` object."""
@@ -68,6 +84,25 @@ class ApiError(Exception):
             status["details"] = self.details
         status["code"] = self.code
         return status
+
+
+@contextmanager
+def warned(warnings: list[str]) -> Iterator[None]:
+    """Gives the warnings that a request has earned so far to the failure that ends it."""
+    try:
+        yield
+    except ApiError as error:
+        error.warnings[:0] = warnings
+        raise
+
+
+class Undecodable(ApiError):
+    """400: a body that is no object of the kind, with the decoder's `problem`."""
+
+    def __init__(self, kind: str, version: str, problem: str) -> None:
+        message = f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}'
+        super().__init__(400, "BadRequest", message)
+        self.problem = problem
 
 
 def _details(subject: GroupResource, name: str, **more: Any) -> Object:
@@ -91,9 +126,11 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
-def already_exists(resource: GroupResource, name: str) -> ApiError:
-    """409: create of a name that is taken."""
-    return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', details=_details(resource, name))
+def already_exists(resource: GroupResource, name: str, *, deleting: bool = False) -> ApiError:
+    """409: create of a name that is taken, be it by an object that is on its way out."""
+    text = f'{resource} "{name}" already exists'
+    message = f"object is being deleted: {text}" if deleting else text
+    return ApiError(409, "AlreadyExists", message, details=_details(resource, name))
 
 
 def conflict(subject: GroupResource, name: str, message: str) -> ApiError:
@@ -120,9 +157,9 @@ def apply_conflict(causes: Sequence[Cause], managers: str) -> ApiError:
 
 def invalid(kind: GroupResource, name: str, causes: Iterable[Cause]) -> ApiError:
     """422: the object breaks its schema or a rule of its kind."""
-    found = list(dict.fromkeys(causes))
-    listed = ", ".join(str(cause) for cause in found)
-    text = f"[{listed}]" if len(found) > 1 else listed
+    found = list(causes)
+    said = list(dict.fromkeys(str(cause) for cause in found))
+    text = f"[{', '.join(said)}]" if len(said) > 1 else said[0]
     details = _details(kind, name, causes=[cause.as_object() for cause in found])
     return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details=details)
 
@@ -164,10 +201,10 @@ def namespace_terminating(resource: GroupResource, name: str, namespace: str) ->
     return error
 
 
-def unreadable_patch(problem: str) -> ApiError:
-    """422: the patch applies, but what comes out of it is no object of the kind. Names nothing, like the real one
-    (which quotes the whole object besides)."""
-    return invalid(GroupResource("", ""), "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {problem}")])
+def unreadable_patch(problem: str, patched: Any = None) -> ApiError:
+    """422: the patch applies, but what comes out of it is no object of the kind. Names nothing, like the real one."""
+    given = "" if patched is None else shown(orjson.dumps(patched, option=orjson.OPT_SORT_KEYS).decode()) + ": "
+    return invalid(GroupResource("", ""), "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {given}{problem}")])
 
 
 def no_resource_version(resource: GroupResource, name: str) -> ApiError:

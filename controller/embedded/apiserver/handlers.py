@@ -20,19 +20,19 @@ from controller.embedded.apiserver.deletion import DeleteOptions, delete
 from controller.embedded.apiserver.errors import Object
 from controller.embedded.apiserver.faults import Action
 from controller.embedded.apiserver.listing import Page, list_head, list_page, required_resource_version, watch_start
-from controller.embedded.apiserver.negotiation import Accepted, Form, negotiate, read_body
+from controller.embedded.apiserver.negotiation import Accepted, Form, negotiate, read_body, warning_header
 from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.patch_json import apply_json_patch
 from controller.embedded.apiserver.patch_merge import apply_merge_patch, apply_strategic_patch
 from controller.embedded.apiserver.pruning import duplicate_members
 from controller.embedded.apiserver.rbac import User
+from controller.embedded.apiserver.reading import read_as
 from controller.embedded.apiserver.requests import ListOptions, RequestInfo, WriteOptions, parse_resource_version
 from controller.embedded.apiserver.resources import Registry, ServedVersion
 from controller.embedded.apiserver.reviews import answer_review, issue_token
 from controller.embedded.apiserver.selectors import parse_selector
 from controller.embedded.apiserver.shapes import root_shape
 from controller.embedded.apiserver.storage import Store, Stored, encode
-from controller.embedded.apiserver.strategy import read_as
 from controller.embedded.apiserver.streams import stream_lines
 from controller.embedded.apiserver.table import PartialLines, TableFormat, partial_metadata
 from controller.embedded.apiserver.targets import Outcome, Target, strict_error
@@ -91,14 +91,13 @@ class ResourceHandler:
         target = Target(served, namespace, info.name, info.subresource, user)
         if not served.deprecation:
             return await self._dispatch(request, info, target, actions)
-        warning = f'299 - "{served.deprecation}"'
         try:
             response = await self._dispatch(request, info, target, actions)
         except errors.ApiError as error:
-            error.headers["Warning"] = warning
+            error.warnings.append(served.deprecation)
             raise
         if not response.prepared:
-            response.headers.add("Warning", warning)
+            response.headers.add("Warning", warning_header(served.deprecation))
         return response
 
     async def _dispatch(
@@ -123,7 +122,8 @@ class ResourceHandler:
             return await self._create(request, target, query)
         if info.verb == "update":
             options, body, warnings = await self._read_write(request, target, query)
-            outcome = await self.operations.update(target, body, options)
+            with errors.warned(warnings):
+                outcome = await self.operations.update(target, body, options)
             return self._answer(request, served, outcome, warnings)
         if info.verb == "patch":
             return await self._patch(request, target, query)
@@ -226,7 +226,7 @@ class ResourceHandler:
         else:
             mark = self.store.resource_version if begin.mark else None
             watcher.start(collection.scan(target.namespace) if begin.initial else (), replay, mark)
-            self._set_timers(watcher, options)
+            self._set_timers(watcher, options, self.store.resource_version if begin.after is None else begin.after)
         self.watchers.add(watcher)
         try:
             return await stream_lines(request, watcher, actions)
@@ -234,14 +234,16 @@ class ResourceHandler:
             watcher.close()
             self.watchers.discard(watcher)
 
-    def _set_timers(self, watcher: Watcher, options: ListOptions) -> None:
+    def _set_timers(self, watcher: Watcher, options: ListOptions, began: int) -> None:
+        """The end of a watch and its bookmarks: only those that are newer than what it began with."""
         seconds = float(options.timeout_seconds or self.rng.uniform(*_DEFAULT_WATCH_SECONDS))
         watcher.schedule("timeout", seconds, watcher.close)
         if not options.allow_bookmarks:
             return
 
         def bookmark() -> None:
-            watcher.bookmark(self.store.resource_version)
+            if self.store.resource_version > began:
+                watcher.bookmark(self.store.resource_version)
 
         def tick() -> None:
             bookmark()
@@ -271,7 +273,8 @@ class ResourceHandler:
             asked = read_as(target.served, body)
             made = answer_review(target.served.type.kind, asked, target.user, target.namespace, self.access)
             return _respond(request, orjson.dumps(made), Accepted(), 201)
-        outcome = await self.operations.create(target, body, options)
+        with errors.warned(warnings):
+            outcome = await self.operations.create(target, body, options)
         return self._answer(request, target.served, outcome, warnings)
 
     async def _patch(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
@@ -286,12 +289,13 @@ class ResourceHandler:
         raw = await _read(request)
         patch = read_body(form, raw)
         warnings = [] if form == JSON_PATCH else _duplicates(raw, patch, target, options, patched=True)
-        if form == APPLY_PATCH:
-            outcome = await self.operations.apply(target, patch, options)
-        else:
-            outcome = await self.operations.patch(
-                target, lambda current: _patched(form, current, patch, served), options
-            )
+        with errors.warned(warnings):
+            if form == APPLY_PATCH:
+                outcome = await self.operations.apply(target, patch, options)
+            else:
+                outcome = await self.operations.patch(
+                    target, lambda current: _patched(form, current, patch, served), options
+                )
         return self._answer(request, served, outcome, warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
@@ -388,8 +392,7 @@ def _respond(
     response = web.Response(body=body, status=status, content_type=content_type)
     response.headers["Cache-Control"] = "no-cache, private"
     for text in warnings:
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{quoted}"')
+        response.headers.add("Warning", warning_header(text))
     if len(body) > _GZIP_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
         response.body = gzip.compress(body, compresslevel=1)
         response.headers["Content-Encoding"] = "gzip"

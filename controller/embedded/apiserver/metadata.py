@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import random
-import re
 import uuid
 from typing import Any
 
-from controller.embedded.apiserver.errors import Cause, Object
+import orjson
+
+from controller.embedded.apiserver.errors import Cause, GroupResource, Object, shown
+from controller.embedded.apiserver.names import label_value_problems, object_name_problems, qualified_name_problems
 
 # apimachinery's alphabet for generated names: no vowels, nothing that reads as another character.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _MAX_GENERATED_BASE = 63 - _SUFFIX_LENGTH
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-_MAX_SUBDOMAIN = 253
-_MAX_LABEL = 63
 # All annotations of an object together (apimachinery TotalAnnotationSizeLimitB).
 _MAX_ANNOTATIONS_BYTES = 256 * 1024
-
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_KNOWN_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
-_PATH_NAMES = frozenset(
-    ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
-)  # names of RBAC objects are path segments (`system:node`)
-_LABEL_NAMES = frozenset(("namespaces", "services"))
+_STANDARD_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
+# Groups of built-in types that take only standard or domain-qualified finalizers.
+_STRICT_GROUPS = frozenset(("", "apps", "discovery.k8s.io", "rbac.authorization.k8s.io"))
+_OWNER_MEMBERS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 # What a client can never set or change by writing an object.
 _SYSTEM_MEMBERS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
@@ -77,11 +61,8 @@ def immutable_causes(metadata: Object, old: Object) -> list[Cause]:
     causes = []
     for member in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):  # others are silently kept
         given = metadata.get(member)
-        shown = f'"{given}"' if isinstance(given, str) else given
         if given and given != old.get(member):
-            causes.append(
-                Cause(f"metadata.{member}", "FieldValueInvalid", f"Invalid value: {shown}: field is immutable")
-            )
+            causes.append(_invalid(f"metadata.{member}", given, "field is immutable"))
     return causes
 
 
@@ -105,88 +86,104 @@ def finalizer_warnings(metadata: Object, old: Object) -> list[str]:
         f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name to avoid accidental conflicts with '
         "other finalizer writers"
         for name in metadata.get("finalizers") or ()
-        if name not in _KNOWN_FINALIZERS and "/" not in str(name) and name not in (old.get("finalizers") or ())
+        if name not in _STANDARD_FINALIZERS and "/" not in str(name) and name not in (old.get("finalizers") or ())
     ]
 
 
-def metadata_causes(metadata: Object, plural: str) -> list[Cause]:
-    """Names, labels, annotations, finalizers and owner references that break the rules of ObjectMeta."""
-    causes = _name_causes(metadata, plural)
-    labels = metadata.get("labels")
-    causes += _map_causes(labels, "metadata.labels")
-    for key, value in labels.items() if isinstance(labels, dict) else ():
-        if isinstance(value, str) and (len(value) > _MAX_LABEL or not _LABEL_VALUE.fullmatch(value)):
-            text = (
-                f'Invalid value: "{value}": a valid label must be an empty string or consist of alphanumeric '
-                f"characters, '-', '_' or '.', of at most {_MAX_LABEL} characters"
-            )
-            causes.append(Cause("metadata.labels", "FieldValueInvalid", f"{text} (label {key})"))
-    annotations = metadata.get("annotations")
-    causes += _map_causes(annotations, "metadata.annotations")
-    if isinstance(annotations, dict):
-        size = sum(len(key) + len(str(value)) for key, value in annotations.items())
-        if size > _MAX_ANNOTATIONS_BYTES:
-            text = f"Too long: may not be more than {_MAX_ANNOTATIONS_BYTES} bytes"
-            causes.append(Cause("metadata.annotations", "FieldValueTooLong", text))
-    causes += _owner_causes(metadata.get("ownerReferences"))
+def metadata_causes(metadata: Object, resource: GroupResource, *, custom: bool) -> list[Cause]:
+    """Names, labels, annotations, owner references and finalizers that break the rules of ObjectMeta."""
+    causes = _name_causes(metadata, resource)
+    generation = metadata.get("generation", 0)
+    if generation < 0 and not custom:
+        causes.append(_invalid("metadata.generation", generation, "must be greater than or equal to 0"))
+    for key, value in (metadata.get("labels") or {}).items():
+        causes += [_invalid("metadata.labels", key, text) for text in qualified_name_problems(key)]
+        causes += [_invalid("metadata.labels", value, text) for text in label_value_problems(value)]
+    annotations = metadata.get("annotations") or {}
+    for key in annotations:
+        causes += [_invalid("metadata.annotations", key, text) for text in qualified_name_problems(key.lower())]
+    if sum(len(key) + len(value) for key, value in annotations.items()) > _MAX_ANNOTATIONS_BYTES:
+        text = f"Too long: may not be more than {_MAX_ANNOTATIONS_BYTES} bytes"
+        causes.append(Cause("metadata.annotations", "FieldValueTooLong", text))
+    causes += _owner_causes(metadata.get("ownerReferences") or [])
+    finalizers = metadata.get("finalizers") or []
+    for name in finalizers:
+        causes += [_invalid("metadata.finalizers", name, text) for text in qualified_name_problems(name)]
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        text = "finalizer orphan and foregroundDeletion cannot be both set"
+        causes.append(_invalid("metadata.finalizers", finalizers, text))
+    if not custom and resource.group in _STRICT_GROUPS:
+        text = "name is neither a standard finalizer name nor is it fully qualified"
+        causes += [
+            _invalid(f"metadata.finalizers[{index}]", name, text)
+            for index, name in enumerate(finalizers)
+            if "/" not in name and name not in _STANDARD_FINALIZERS
+        ]
     return causes
 
 
-def _name_causes(metadata: Object, plural: str) -> list[Cause]:
+def _invalid(field: str, value: Any, text: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {text}")
+
+
+def _name_causes(metadata: Object, resource: GroupResource) -> list[Cause]:
+    base, name = metadata.get("generateName", ""), metadata.get("name", "")
+    problems = object_name_problems(base, resource, base=True) if base else []
+    causes = [_invalid("metadata.generateName", base, text) for text in problems]
+    if name:
+        return causes + [_invalid("metadata.name", name, text) for text in object_name_problems(name, resource)]
+    text = "Required value: name or generateName is required"
+    return [*causes, Cause("metadata.name", "FieldValueRequired", text)]
+
+
+def _owner_causes(owners: list[Object]) -> list[Cause]:
     causes = []
-    base = metadata.get("generateName")
-    if isinstance(base, str) and base and (problem := _name_problem(base.rstrip("-") or "-", plural)):
-        causes.append(Cause("metadata.generateName", "FieldValueInvalid", f'Invalid value: "{base}": {problem}'))
-    name = metadata.get("name")
-    if not isinstance(name, str) or not name:
-        text = "Required value: name or generateName is required"
-        causes.append(Cause("metadata.name", "FieldValueRequired", text))
-    elif problem := _name_problem(name, plural):
-        causes.append(Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {problem}'))
-    return causes
-
-
-def _name_problem(name: str, plural: str) -> str:
-    """The rule that a name breaks, the empty text where it breaks none."""
-    if plural in _PATH_NAMES:
-        wrong = name in (".", "..") or "/" in name or "%" in name
-        rule = "may not be '.' or '..' and may not contain '/' or '%'"
-    elif plural in _LABEL_NAMES:
-        wrong, rule = len(name) > _MAX_LABEL or not _LABEL.fullmatch(name), _LABEL_RULE
-    else:
-        wrong, rule = len(name) > _MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(name), _SUBDOMAIN_RULE
-    return rule if wrong else ""
-
-
-def _map_causes(value: Any, field: str) -> list[Cause]:
-    if value is None:
-        return []
-    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        return [Cause(field, "FieldValueInvalid", "Invalid value: must be a map of strings")]
-    causes = []
-    for key in value:
-        prefix, _, name = key.rpartition("/")
-        bad_prefix = "/" in key and (len(prefix) > _MAX_SUBDOMAIN or not _SUBDOMAIN.fullmatch(prefix.lower()))
-        if bad_prefix or not _QUALIFIED_NAME.fullmatch(name):
-            text = (
-                f"Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.', and "
-                "must start and end with an alphanumeric character, after an optional DNS prefix and '/'"
-            )
-            causes.append(Cause(field, "FieldValueInvalid", text))
-    return causes
-
-
-def _owner_causes(owners: Any) -> list[Cause]:
-    if owners is None:
-        return []
-    causes = []
-    for owner in owners if isinstance(owners, list) else [None]:
-        for member in ("apiVersion", "kind", "name", "uid"):
-            if not isinstance(owner, dict) or not owner.get(member):
-                field = f"metadata.ownerReferences.{member}"  # without index, as on the real server
-                causes.append(Cause(field, "FieldValueInvalid", 'Invalid value: "": must not be empty'))
-    controllers = [owner for owner in owners if isinstance(owner, dict) and owner.get("controller")]
+    for owner in owners:  # the fields carry no index, as on the real server
+        group, _, version = str(owner.get("apiVersion", "")).rpartition("/")
+        if not version or "/" in group:
+            text = "version must not be empty"
+            causes.append(_invalid("metadata.ownerReferences.apiVersion", owner.get("apiVersion", ""), text))
+        causes += [
+            _invalid(f"metadata.ownerReferences.{member}", "", "must not be empty")
+            for member in ("kind", "name", "uid")
+            if not owner.get(member)
+        ]
+        if owner.get("kind") == "Event" and owner.get("apiVersion") == "v1":
+            text = "/v1, Kind=Event is disallowed from being an owner"
+            causes.append(Cause("metadata.ownerReferences", "FieldValueInvalid", f"{_given(owner)}: {text}"))
+    controllers = [f"{owner.get('kind')}/{owner.get('name')}" for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
-        text = "Only one reference can have Controller set to true"
-        causes.append(Cause("metadata.ownerReferences", "FieldValueInvalid", f"Invalid value: {text}"))
+        found = f'Found "true" in references for {" and ".join(controllers[:2])}'
+        text = f"Only one reference can have Controller set to true. {found}"
+        causes.append(Cause("metadata.ownerReferences", "FieldValueInvalid", f"{_given(owners)}: {text}"))
     return causes
+
+
+def _given(owners: Object | list[Object]) -> str:
+    """Owner references with their members in the order of the type."""
+    if isinstance(owners, dict):
+        ordered: Any = {member: owners[member] for member in _OWNER_MEMBERS if member in owners}
+    else:
+        ordered = [{member: owner[member] for member in _OWNER_MEMBERS if member in owner} for owner in owners]
+    return f"Invalid value: {orjson.dumps(ordered).decode()}"
+
+
+def merge_equal_owners(metadata: Object, *, patched: bool = False) -> list[str]:
+    """Drop owner references that stand twice; the warning about it."""
+    owners = metadata.get("ownerReferences") or []
+    kept: list[Object] = []
+    twice = []
+    for owner in owners:
+        if owner in kept:
+            twice.append(str(owner.get("uid", "")))
+        else:
+            kept.append(owner)
+    if not twice:
+        return []
+    metadata["ownerReferences"] = kept
+    when = " after mutating admission happens" if patched else ""
+    return [
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and "
+        "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        + ", ".join(twice)
+    ]

@@ -119,6 +119,12 @@ def _read_json(body: bytes) -> Any:
         raise bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from None
 
 
+def warning_header(text: str) -> str:
+    """The value of a Warning header."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{quoted}"'
+
+
 def render_error(error: ApiError) -> bytes:
     """The body of a failed request."""
     return orjson.dumps(error.status())

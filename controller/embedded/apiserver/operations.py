@@ -11,9 +11,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from controller.embedded.apiserver import errors
+from controller.embedded.apiserver.access import Access
 from controller.embedded.apiserver.admission import Admission, AdmissionRequest
 from controller.embedded.apiserver.apply import (
     APPLY,
@@ -22,16 +24,20 @@ from controller.embedded.apiserver.apply import (
     Manager,
     Managers,
     apply_configuration,
-    read_managers,
+    managers_of,
+    record_managers,
     strips_managers,
     track_update,
     write_managers,
 )
+from controller.embedded.apiserver.builtin_types import builtin_schema
 from controller.embedded.apiserver.builtins import CRD_PLURAL
 from controller.embedded.apiserver.crds import crd_status
 from controller.embedded.apiserver.errors import Cause, GroupResource, Object
 from controller.embedded.apiserver.field_sets import MalformedList
-from controller.embedded.apiserver.metadata import generate_name, new_uid, retain_system_metadata
+from controller.embedded.apiserver.metadata import generate_name, merge_equal_owners, new_uid, retain_system_metadata
+from controller.embedded.apiserver.rbac import Attributes
+from controller.embedded.apiserver.reading import read_as
 from controller.embedded.apiserver.requests import WriteOptions, parse_resource_version
 from controller.embedded.apiserver.resources import ServedVersion
 from controller.embedded.apiserver.shapes import root_shape
@@ -43,10 +49,9 @@ from controller.embedded.apiserver.strategy import (
     isolate,
     moves_generation,
     only_half,
-    read_as,
 )
 from controller.embedded.apiserver.targets import Draft, Outcome, Target, copied, view_copy
-from controller.embedded.apiserver.typed import untyped
+from controller.embedded.apiserver.typed import converted, typed_name, untyped
 from controller.foundation import Clock, format_time, wall_now
 
 # A patch that loses against other writers is applied anew this often before it is a conflict (as the real server does).
@@ -58,6 +63,15 @@ _SERVER_SET = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", 
 Build = Callable[[Object], Any]  # a private copy of the present object → the body of the update
 
 
+class _Update(Enum):
+    """Where the new body of an update comes from; the real server treats them a little differently."""
+
+    REPLACED = "PUT"
+    PATCHED = "a JSON, merge or strategic patch"
+    APPLIED = "server-side apply"
+    FIXTURE = "the process itself: whole, and without asking for a resourceVersion"
+
+
 @dataclass(slots=True)
 class Operations:
     """The writing verbs. One instance per server; no method keeps a reference to the bodies it is given."""
@@ -66,6 +80,7 @@ class Operations:
     clock: Clock
     rng: random.Random
     admission: Admission
+    access: Access | None = None  # asked where an update or an apply creates; None: everything may be created
     propagates: bool = False  # somebody collects garbage, so deletions may wait for their dependents
     create_namespaces: bool = False  # create a missing namespace on first use, for fixtures
 
@@ -77,16 +92,23 @@ class Operations:
 
     async def create(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
         """POST. Raises ApiError."""
+        return await self._create(target, body, options)
+
+    async def _create(self, target: Target, body: Any, options: WriteOptions, *, implied: bool = False) -> Outcome:
         draft = self._draft_create(target, body, options)
-        await self._admit(draft)
-        return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
+        draft.implied = implied
+        with errors.warned(draft.warnings):
+            await self._admit(draft)
+            return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
 
     def create_now(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
         """Create whole, status included, without asking admission, for fixtures; never awaits."""
         draft = self._draft_create(target, body, options, whole=True)
         return self._finish_create(draft, {}, Manager(UPDATE, options.manager, target.served.api_version))
 
-    def _draft_create(self, target: Target, body: Any, options: WriteOptions, *, whole: bool = False) -> Draft:
+    def _draft_create(
+        self, target: Target, body: Any, options: WriteOptions, *, whole: bool = False, applied: bool = False
+    ) -> Draft:
         self._find_namespace(target)
         served = target.served
         draft = Draft(target, options, read_as(served, copied(body)))
@@ -95,12 +117,14 @@ class Operations:
             raise errors.internal("resourceVersion should not be set on objects to be created")
         target.place(metadata)
         for name in _SERVER_SET:
-            metadata.pop(name, None)
+            if name != "generation" or served.type.traits.generation:  # other types keep what is sent
+                metadata.pop(name, None)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._free_name(target, metadata["generateName"])
         if not whole:
             drop_status_on_create(served, draft.object)
-        draft.report_unknown(complete(served, draft.object), patched=False)
+        draft.report_unknown(complete(served, draft.object, applied=applied), patched=False)
+        draft.warnings += merge_equal_owners(metadata)
         return draft
 
     def _find_namespace(self, target: Target) -> None:
@@ -137,19 +161,25 @@ class Operations:
         untracked = strips_managers(obj)
         obj["metadata"].pop("managedFields", None)
         check(served, obj, None, draft.warnings)
+        if draft.implied and self.access is not None:
+            attributes = Attributes("create", *target.resource, namespace=target.namespace, name=target.name)
+            self.access.require(target.user, attributes)
         obj["metadata"] = self._stamped(obj["metadata"], self.now(served))
         now = obj["metadata"]["creationTimestamp"]
-        if served.type.plural == CRD_PLURAL:
-            obj["status"] = crd_status(obj, None, now)
         if served.type.traits.generation:
             obj["metadata"]["generation"] = 1
         if manager.operation == UPDATE and not untracked:
-            managers = track_update(managers, Author(manager, root_shape(served.schema), now), {}, obj)
+            stated = {name: part for name, part in obj.items() if name != "status" or not served.status}
+            managers = track_update(managers, Author(manager, root_shape(served.schema), now), {}, stated)
+        if served.type.plural == CRD_PLURAL:
+            obj["status"] = crd_status(obj, None, now)
         write_managers(obj, managers)
         collection = self.store.of(served)
         name = obj["metadata"]["name"]
-        if collection.get(storage_key(target.namespace, name)) is not None:
-            raise errors.already_exists(target.resource, name)
+        taken = collection.get(storage_key(target.namespace, name))
+        if taken is not None:
+            deleting = bool(taken.object["metadata"].get("deletionTimestamp"))
+            raise errors.already_exists(target.resource, name, deleting=deleting)
         if not draft.options.dry_run:
             obj = served.view(collection.commit(served.unview(obj)).object)
         return Outcome(obj, created=True, warnings=draft.warnings)
@@ -164,25 +194,26 @@ class Operations:
             fresh = copied(body)
             if isinstance(fresh, dict) and isinstance(fresh.get("metadata"), dict):
                 fresh["metadata"].pop("resourceVersion", None)
-            return await self.create(target, fresh, options)
-        return await self._write(target, lambda _: copied(body), options, patched=False)
+            return await self._create(target, fresh, options, implied=True)
+        return await self._write(target, lambda _: copied(body), options, kind=_Update.REPLACED)
 
     async def patch(self, target: Target, build: Build, options: WriteOptions) -> Outcome:
         """PATCH with JSON, merge or strategic content: `build` makes the new body from a copy of the present object."""
-        return await self._write(target, build, options, patched=True)
+        return await self._write(target, build, options, kind=_Update.PATCHED)
 
-    async def _write(self, target: Target, build: Build, options: WriteOptions, *, patched: bool) -> Outcome:
+    async def _write(self, target: Target, build: Build, options: WriteOptions, *, kind: _Update) -> Outcome:
         collection = self.store.of(target.served)
         for _ in range(_PATCH_ATTEMPTS):
             stored = collection.get(target.key)
             if stored is None:
                 raise target.not_found()
             body = build(view_copy(target.served, stored))
-            draft = self._draft_update(target, stored, body, options, patched=patched)
-            await self._admit(draft)
-            if collection.get(target.key) is stored:
-                manager = Manager(UPDATE, options.manager, target.served.api_version, target.subresource)
-                return self._finish_update(draft, stored, manager, None)
+            draft = self._draft_update(target, stored, body, options, kind=kind)
+            with errors.warned(draft.warnings):
+                await self._admit(draft)
+                if collection.get(target.key) is stored:
+                    manager = Manager(UPDATE, options.manager, target.served.api_version, target.subresource)
+                    return self._finish_update(draft, stored, manager, None)
         raise errors.modified(target.resource, target.name)
 
     def replace_now(self, target: Target, body: Any, options: WriteOptions) -> Outcome:
@@ -190,7 +221,7 @@ class Operations:
         stored = self.store.of(target.served).get(target.key)
         if stored is None:
             raise target.not_found()
-        draft = self._draft_update(target, stored, copied(body), options, patched=True, whole=True)
+        draft = self._draft_update(target, stored, copied(body), options, kind=_Update.FIXTURE)
         manager = Manager(UPDATE, options.manager, target.served.api_version)
         return self._finish_update(draft, stored, manager, None)
 
@@ -203,10 +234,12 @@ class Operations:
         given = configuration if isinstance(configuration, dict) else {}
         if (given.get("apiVersion"), given.get("kind")) != (served.api_version, served.type.kind):
             raise errors.bad_request(f"invalid object type: {given.get('apiVersion')}, Kind={given.get('kind')}")
-        stated = only_half(served, read_as(served, copied(configuration)), target.subresource)
-        subject = _typed_name(stated)
-        if served.schema is not None and (problem := untyped(stated, served.schema)):
+        subject = typed_name(given)
+        schema = served.schema or (None if served.type.custom else builtin_schema(served.type.resource))
+        if problem := untyped(given, schema):
             raise errors.internal(f"failed to create typed patch object {subject}: {problem}")
+        whole = converted(served, copied(configuration), subject)
+        stated = only_half(served, whole, target.subresource)
         nameless = not stated["metadata"].get("name")
         target.place(stated["metadata"])
         wanted = stated["metadata"].get("resourceVersion")
@@ -218,26 +251,29 @@ class Operations:
             if wanted and stored is not None and parse_resource_version(wanted) != stored.resource_version:
                 raise errors.modified(target.resource, target.name)
             live = view_copy(served, stored) if stored else {"metadata": {}}
-            managers = read_managers(live)
+            managers = managers_of(served, live)
             live["metadata"].pop("managedFields", None)
             author = Author(manager, root_shape(served.schema), format_time(self.now(served)))
             try:
-                applied = apply_configuration(live, stated, managers, author, force=options.force)
+                applied = apply_configuration(live, stated, whole, managers, author, force=options.force)
             except MalformedList as error:
                 raise errors.internal(f"failed to create typed patch object {subject}: {error}") from None
             body = copied(applied.object)
             if stored is None:
                 target.need_name({} if nameless else body["metadata"])
                 body["metadata"].pop("resourceVersion", None)
-                draft = self._draft_create(target, body, options)
-                await self._admit(draft)
-                if collection.get(target.key) is None:
-                    return self._finish_create(draft, applied.managers, manager)
+                draft = self._draft_create(target, body, options, applied=True)
+                draft.implied = True
+                with errors.warned(draft.warnings):
+                    await self._admit(draft)
+                    if collection.get(target.key) is None:
+                        return self._finish_create(draft, applied.managers, manager)
             else:
-                draft = self._draft_update(target, stored, body, options, patched=True)
-                await self._admit(draft)
-                if collection.get(target.key) is stored:
-                    return self._finish_update(draft, stored, manager, applied.managers)
+                draft = self._draft_update(target, stored, body, options, kind=_Update.APPLIED)
+                with errors.warned(draft.warnings):
+                    await self._admit(draft)
+                    if collection.get(target.key) is stored:
+                        return self._finish_update(draft, stored, manager, applied.managers)
         raise errors.modified(target.resource, target.name)
 
     async def _admit(self, draft: Draft) -> None:
@@ -251,6 +287,7 @@ class Operations:
             draft.current,
             target.subresource,
             draft.options.dry_run,
+            draft.options.as_object(),
         )
         admitted = await self.admission.admit(request, draft.warnings)
         if admitted is draft.object:
@@ -266,30 +303,35 @@ class Operations:
         complete(target.served, draft.object)
 
     def _draft_update(
-        self, target: Target, stored: Stored, body: Any, options: WriteOptions, *, patched: bool, whole: bool = False
+        self, target: Target, stored: Stored, body: Any, options: WriteOptions, *, kind: _Update
     ) -> Draft:
         served = target.served
         try:
             obj = read_as(served, body)
         except errors.ApiError as error:
-            if patched and error.code == 400:
-                raise errors.unreadable_patch(error.message) from None
-            raise
+            if kind is not _Update.PATCHED or error.code != 400:
+                raise
+            if isinstance(error, errors.Undecodable):
+                raise errors.unreadable_patch(error.problem, body) from None
+            raise errors.unreadable_patch(error.message) from None
         metadata = obj["metadata"]
         target.need_name(metadata)
         target.place(metadata)
         wanted = metadata.get("resourceVersion", "")
-        if not wanted and not whole and not served.type.traits.unconditional_update:
+        if not wanted and kind is not _Update.FIXTURE and not served.type.traits.unconditional_update:
             raise errors.no_resource_version(target.resource, target.name)
         if wanted and parse_resource_version(wanted) != stored.resource_version:
             raise errors.modified(target.resource, target.name)
-        if metadata.get("uid") and metadata["uid"] != stored.uid and not patched:  # a patch finds it immutable
+        # Only PUT takes the uid for a precondition; to a patch it is an immutable field.
+        if kind is _Update.REPLACED and metadata.get("uid") and metadata["uid"] != stored.uid:
             text = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {stored.uid}"
             raise errors.conflict(target.resource, target.name, text)
-        if not whole:
+        if kind is not _Update.FIXTURE:
             obj = isolate(served, obj, view_copy(served, stored), target.subresource)
         draft = Draft(target, options, obj, stored)
-        draft.report_unknown(complete(served, obj), patched=patched)
+        unknown = complete(served, obj, applied=kind is _Update.APPLIED)
+        draft.report_unknown(unknown, patched=kind is not _Update.REPLACED)
+        draft.warnings += merge_equal_owners(obj["metadata"], patched=kind is _Update.PATCHED)
         return draft
 
     def _finish_update(self, draft: Draft, stored: Stored, manager: Manager, managers: Managers | None) -> Outcome:
@@ -298,7 +340,7 @@ class Operations:
         current = served.view(stored.object)
         metadata = obj["metadata"]
         untracked = strips_managers(obj)
-        check(served, obj, current, draft.warnings)
+        check(served, obj, current, draft.warnings, target.subresource)
         retain_system_metadata(metadata, current["metadata"])
         metadata["resourceVersion"] = str(stored.resource_version)
         if moves_generation(served, obj, current):
@@ -308,7 +350,7 @@ class Operations:
             obj["status"] = crd_status(obj, current, now)
         metadata.pop("managedFields", None)
         if not untracked:
-            _record_managers(obj, current, managers, Author(manager, root_shape(served.schema), now))
+            record_managers(served, obj, current, managers, Author(manager, root_shape(served.schema), now))
         if obj == current:
             return Outcome(current, warnings=draft.warnings)
         if draft.options.dry_run:
@@ -320,26 +362,6 @@ class Operations:
             return Outcome(obj, warnings=draft.warnings)
         written = collection.commit(served.unview(obj))
         return Outcome(served.view(written.object), warnings=draft.warnings)
-
-
-def _record_managers(obj: Object, current: Object, managers: Managers | None, author: Author) -> None:
-    """Put the managers after a write into `obj`; unchanged ones exactly as they are stored."""
-    held = current["metadata"].get("managedFields")
-    before = read_managers(current)
-    if managers is None:
-        if not held:  # an object without managers stays so until somebody applies
-            return
-        managers = track_update(before, author, current, obj)
-    if held and managers == before:
-        obj["metadata"]["managedFields"] = held
-    else:
-        write_managers(obj, managers)
-
-
-def _typed_name(obj: Object) -> str:
-    metadata = obj["metadata"]
-    name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    return f"({name}; {obj.get('apiVersion')}, Kind={obj.get('kind')})"
 
 
 def is_finished(obj: Object) -> bool:

@@ -56,34 +56,33 @@ def _prune_object(obj: Object, schema: Object, path: str, dropped: list[str], ke
         dropped.append(f"{path}.{name}" if path else name)
 
 
-def set_defaults(value: Any, schema: Object) -> None:
-    """Remove nulls where null is not allowed, then fill in the defaults of absent members, parents first."""
+def set_defaults(value: Any, schema: Object, *, keep_nulls: bool = False) -> None:
+    """Remove nulls where null is not allowed (unless they are kept), then fill in the defaults of absent members and of
+    such nulls, parents first."""
     if isinstance(value, dict):
         properties = schema.get("properties") or {}
         extra = schema.get("additionalProperties")
-        for name, member in properties.items():
-            if name in value and value[name] is None and not member.get("nullable"):
-                del value[name]
-            if "default" in member and name not in value:
-                value[name] = orjson.loads(orjson.dumps(member["default"]))
-            found = value.get(name)
-            if isinstance(found, dict | list):
-                set_defaults(found, member)
-        if isinstance(extra, dict):
-            for name in [name for name in value if name not in properties]:
-                if value[name] is None and not extra.get("nullable"):
-                    if "default" in extra:
-                        value[name] = orjson.loads(orjson.dumps(extra["default"]))
-                    else:
-                        del value[name]
-                elif isinstance(value[name], dict | list):
-                    set_defaults(value[name], extra)
+        for name, node in properties.items():
+            if "default" in node and (name not in value or (value[name] is None and not node.get("nullable"))):
+                value[name] = orjson.loads(orjson.dumps(node["default"]))
+        for name in tuple(value):
+            node = properties.get(name, extra if isinstance(extra, dict) else None)
+            if node is None:
+                continue
+            if value[name] is None and not node.get("nullable"):
+                if "default" in node:
+                    value[name] = orjson.loads(orjson.dumps(node["default"]))
+                elif not keep_nulls:
+                    del value[name]
+                    continue
+            if isinstance(value[name], dict | list):
+                set_defaults(value[name], node, keep_nulls=keep_nulls)
     elif isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict):
             for item in value:
                 if isinstance(item, dict | list):
-                    set_defaults(item, items)
+                    set_defaults(item, items, keep_nulls=keep_nulls)
 
 
 def duplicate_members(body: bytes, parsed: Any) -> list[str]:

@@ -29,6 +29,11 @@ class User:
     groups: tuple[str, ...] = ()
     uid: str = ""
 
+    def as_object(self) -> Object:
+        """authentication/v1 UserInfo."""
+        info: Object = {"username": self.name, "groups": list(self.groups)}
+        return {**info, "uid": self.uid} if self.uid else info
+
 
 @dataclass(frozen=True, slots=True)
 class Attributes:

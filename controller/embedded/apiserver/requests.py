@@ -6,6 +6,7 @@ query parameters of reads and writes, parsed and checked. Parsing has no side ef
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -18,6 +19,9 @@ _TRUE = frozenset(("1", "t", "true"))
 _FALSE = frozenset(("", "0", "f", "false"))
 # Subresources of namespaces: /api/v1/namespaces/NAME/status is a namespace's own, anything else is a namespaced plural.
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
+# A field selector that asks for one name makes it the name that authorization sees.
+_ONE_NAME = re.compile(r"(?:^|,)metadata\.name==?([^,=!]+)")
+_INT64 = 1 << 63
 # metav1.FieldManager: longer names are refused.
 _MAX_MANAGER_LENGTH = 128
 
@@ -36,6 +40,7 @@ class RequestInfo:
     name: str = ""
     subresource: str = ""
     user_agent: str = ""
+    selected: str = ""  # the one name that a list or watch is limited to by its field selector
 
     @property
     def is_resource(self) -> bool:
@@ -58,6 +63,7 @@ def parse_request(method: str, path: str, query: Mapping[str, str], user_agent: 
     resource, name, subresource = (*rest, "", "")[:3]
     verbs = _OBJECT_VERBS if name else _COLLECTION_VERBS
     verb = verbs.get(method, method.lower())
+    selected = _ONE_NAME.search(query.get("fieldSelector", "")) if verb == "list" else None
     if verb == "list" and _flag(query.get("watch", "")):
         verb = "watch"
     if resource == "namespaces" and name:
@@ -73,6 +79,7 @@ def parse_request(method: str, path: str, query: Mapping[str, str], user_agent: 
         name,
         "/".join((subresource, *rest[3:])).strip("/"),
         user_agent,
+        selected[1] if selected else "",
     )
 
 
@@ -89,14 +96,17 @@ def _boolean(query: Mapping[str, str], name: str) -> bool | None:
     return text in _TRUE
 
 
-def _integer(query: Mapping[str, str], name: str) -> int | None:
-    text = query.get(name, "")
-    if not text:
+def integer(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number of a query. Raises ApiError 400."""
+    text = query.get(name)
+    if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})') from None
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    value = int(text)
+    if not -_INT64 <= value < _INT64:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return value
 
 
 def parse_resource_version(text: str, *, listing: bool = False) -> int | None:
@@ -132,13 +142,13 @@ class ListOptions:
         options = cls(
             label_selector=query.get("labelSelector", ""),
             field_selector=query.get("fieldSelector", ""),
-            limit=_integer(query, "limit") or 0,
+            limit=max(0, integer(query, "limit") or 0),
             continue_token=query.get("continue", ""),
             resource_version=query.get("resourceVersion", ""),
             match=query.get("resourceVersionMatch", ""),
             send_initial_events=_boolean(query, "sendInitialEvents"),
             allow_bookmarks=bool(_boolean(query, "allowWatchBookmarks")),
-            timeout_seconds=_integer(query, "timeoutSeconds"),
+            timeout_seconds=integer(query, "timeoutSeconds"),
         )
         causes = options._watch_causes() if watching else options._list_causes()
         if causes:
@@ -200,6 +210,11 @@ class WriteOptions:
     explicit_manager: bool = False
     field_validation: str = "Warn"
     force: bool = False
+
+    def as_object(self) -> dict[str, object]:
+        """The options as webhooks see them; what was not asked for is left out."""
+        found: dict[str, object] = {"fieldManager": self.manager} if self.explicit_manager else {}
+        return found | ({"dryRun": ["All"]} if self.dry_run else {})
 
     @classmethod
     def parse(cls, query: Mapping[str, str], user_agent: str, verb: str = "patch") -> WriteOptions:

@@ -68,16 +68,11 @@ def _token_review(spec: Object, user: User, namespace: str, access: Access) -> O
     found = access.tokens.get(token) or access.service_account(token)
     if found is None:
         return {"authenticated": False, "error": "invalid bearer token"}
-    return {"authenticated": True, "user": _user_info(found)}
+    return {"authenticated": True, "user": found.as_object()}
 
 
 def _self_review(spec: Object, user: User, namespace: str, access: Access) -> Object:
-    return {"userInfo": _user_info(user)}
-
-
-def _user_info(user: User) -> Object:
-    info: Object = {"username": user.name, "groups": list(user.groups)}
-    return {**info, "uid": user.uid} if user.uid else info
+    return {"userInfo": user.as_object()}
 
 
 _ANSWERS: dict[str, Callable[[Object, User, str, Access], Object]] = {

@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from controller.embedded.apiserver.cel import CelUnsupported, Rule, compile_rule
-from controller.embedded.apiserver.cel_functions import CelError, OptionalValue
-from controller.embedded.apiserver.errors import Cause, Object
+from controller.embedded.apiserver.cel_functions import CelError, Misfit, OptionalValue
+from controller.embedded.apiserver.errors import Cause, Object, shown
 from controller.embedded.apiserver.shapes import Shape
 
 _RULES = "x-kubernetes-validations"
@@ -40,8 +38,27 @@ def has_rules(schema: Any) -> bool:
 def check_rules(obj: Object, old: Object | None, schema: Object) -> tuple[list[Cause], list[str]]:
     """(findings, warnings about rules that could not be checked)."""
     run = _Run()
-    _check(obj, ABSENT if old is None else old, schema, "", run)
+    _check(_typed(obj, schema), ABSENT if old is None else _typed(old, schema), schema, "", run)
     return run.causes, run.warnings
+
+
+def _typed(value: Any, schema: Object) -> Any:
+    """`value` as rules see it: a float where an integer belongs is stored, but a rule that meets it fails. Shares
+    everything that holds no such float."""
+    if isinstance(value, float):
+        if schema.get("x-kubernetes-int-or-string"):
+            return Misfit("invalid data, expected XIntOrString value to be either a string or integer")
+        return Misfit("invalid data, expected int, got float64") if schema.get("type") == "integer" else value
+    if isinstance(value, dict):
+        properties = schema.get("properties") or {}
+        extra = schema.get("additionalProperties")
+        other = extra if isinstance(extra, dict) else {}
+        typed = {name: _typed(member, properties.get(name, other)) for name, member in value.items()}
+        return typed if any(typed[name] is not member for name, member in value.items()) else value
+    if isinstance(value, list):
+        items = [_typed(item, schema.get("items") or {}) for item in value]
+        return items if any(new is not item for new, item in zip(items, value, strict=True)) else value
+    return value
 
 
 def _check(value: Any, old: Any, schema: Object, path: str, run: _Run) -> None:
@@ -121,7 +138,7 @@ def _cause(path: str, reason: str, value: Any, schema: Object, message: str) -> 
         return Cause(path, reason, f"Forbidden: {message}")
     if reason == "FieldValueRequired":
         return Cause(path, reason, f"Required value: {message}")
-    shown = "" if schema.get("type") in ("object", "array") else f": {orjson.dumps(value).decode()}"
+    given = "" if schema.get("type") in ("object", "array") else f": {shown(value)}"
     if reason == "FieldValueDuplicate":
-        return Cause(path, reason, f"Duplicate value{shown}")
-    return Cause(path, "FieldValueInvalid", f"Invalid value{shown}: {message}")
+        return Cause(path, reason, f"Duplicate value{given}")
+    return Cause(path, "FieldValueInvalid", f"Invalid value{given}: {message}")

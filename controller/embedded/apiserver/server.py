@@ -29,6 +29,7 @@ from controller.embedded.apiserver.crds import resource_from_crd
 from controller.embedded.apiserver.deletion import DeleteOptions, delete_now
 from controller.embedded.apiserver.documents import Documents
 from controller.embedded.apiserver.errors import ApiError, Object, internal
+from controller.embedded.apiserver.expiry import Expiry
 from controller.embedded.apiserver.faults import (
     Action,
     Delay,
@@ -42,7 +43,7 @@ from controller.embedded.apiserver.faults import (
 from controller.embedded.apiserver.garbage import Garbage
 from controller.embedded.apiserver.handlers import ResourceHandler, Settings
 from controller.embedded.apiserver.kubeconfig import kubeconfig, write_kubeconfig
-from controller.embedded.apiserver.negotiation import render_error
+from controller.embedded.apiserver.negotiation import render_error, warning_header
 from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.rbac import Rbac, User, bootstrap_objects
 from controller.embedded.apiserver.requests import RequestInfo, WriteOptions, parse_request
@@ -121,9 +122,14 @@ class ApiServer:
         known = {token: user or ADMIN for token, user in (tokens or {}).items()}
         self.access = Access(self.store, rng, known, anonymous, Rbac(self.store) if rbac else None)
         self._webhooks = Webhooks(self.store, rng, resolve_service)
-        self.operations = Operations(self.store, clock, rng, self._webhooks, garbage_collection, create_namespaces)
+        self.operations = Operations(
+            self.store, clock, rng, self._webhooks, self.access, garbage_collection, create_namespaces
+        )
         self._garbage = Garbage(self.operations, self.registry)
         self._garbage.start()
+        events = self.store.collection(("", "events"))
+        self._expiry = Expiry(events)
+        events.listeners[self] = self._expiry.observe
         settings = Settings(bookmark_interval_seconds, future_wait_seconds)
         self._handler = ResourceHandler(
             self.store, self.registry, self.operations, clock, rng, settings, self.access, set()
@@ -168,12 +174,14 @@ class ApiServer:
             raise OperationFailed(_cannot_listen(host, port, error)) from None
         self._runner = runner
         self._garbage.drain()
+        self._expiry.start()
         bound = runner.addresses[0]
         self._authority = certificate_authority
         self._url = f"{'https' if tls else 'http'}://{host}:{bound[1]}"
 
     async def stop(self) -> None:
         """End every watch, then close the port and the connections."""
+        self._expiry.stop()
         for watcher in tuple(self._handler.watchers):
             watcher.close()
         if self._runner is not None:
@@ -327,9 +335,12 @@ class ApiServer:
 
 
 def _failed(error: ApiError) -> web.Response:
-    return web.Response(
+    response = web.Response(
         body=render_error(error), status=error.code, content_type="application/json", headers=error.headers
     )
+    for text in error.warnings:
+        response.headers.add("Warning", warning_header(text))
+    return response
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:

@@ -21,8 +21,10 @@ _BUILTIN_KEYS: dict[str, tuple[str, ...]] = {
     "ephemeralContainers": ("name",),
     "hostAliases": ("ip",),
     "imagePullSecrets": ("name",),
+    "hostIPs": ("ip",),
     "initContainers": ("name",),
     "ownerReferences": ("uid",),
+    "podIPs": ("ip",),
     "resourceClaims": ("name",),
     "secrets": ("name",),
     "schedulingGates": ("name",),
@@ -41,12 +43,15 @@ _BUILTIN_ATOMIC_MAPS = frozenset(
         "fieldRef",
         "involvedObject",
         "labelSelector",
+        "namespaceSelector",
         "nodeSelector",
+        "objectSelector",
         "regarding",
         "related",
         "resourceFieldRef",
         "roleRef",
         "secretKeyRef",
+        "selector",
         "targetRef",
     )
 )
@@ -65,10 +70,11 @@ _BUILTIN_MAPS = frozenset(
     )
 )
 # Structs that are absent rather than empty; an Update owns them like a map when they appear.
-_BUILTIN_POINTERS = frozenset(("series", "valueFrom"))
+_BUILTIN_POINTERS = frozenset(("securityContext", "series", "valueFrom"))
+# Lists that typed objects always have, if only as null: they never appear, so an Update does not own them as such.
+_BUILTIN_PRESENT = frozenset(("containers",))
 _METADATA: Object = {
     "type": "object",
-    "x-embedded-metadata": True,  # our own mark: metadata is a struct everywhere
     "properties": {
         "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
         "ownerReferences": {
@@ -83,6 +89,9 @@ _METADATA: Object = {
 }
 # Members of a merge key that may be left out, with the value they then have (`protocol` of a port).
 _KEY_DEFAULTS = {"protocol": "TCP"}
+
+
+Key = tuple[tuple[str, Any], ...]  # (name, value) of the keys of a list item, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,7 @@ class Shape:
     def declares(self, name: str) -> bool:
         """Whether a member is a field of its own rather than an entry of a map with free keys."""
         if self.node is None:
-            return not self.is_map
+            return self.field not in _BUILTIN_MAPS
         return name in (self.node.get("properties") or {})
 
     @property
@@ -122,12 +131,25 @@ class Shape:
         return self.node.get("x-kubernetes-map-type") == "atomic"
 
     @property
-    def is_map(self) -> bool:
-        """Whether this is a map with free keys, which writers own as such. Custom resources have nothing else (their
-        objects are maps to the server); of built-in types it is known by the field's name, the rest are structs."""
+    def is_typed(self) -> bool:
+        """Whether the schema says what is here; elsewhere values speak for themselves."""
+        return self.node is None or "type" in self.node
+
+    @property
+    def is_always_there(self) -> bool:
+        """Whether this is a struct or list that the typed objects of the server always have, if only empty: a write
+        cannot make it appear. Custom resources have none, they are maps to the server."""
+        if self.node is _METADATA:
+            return True
         if self.node is None:
-            return self.field in _BUILTIN_MAPS or self.field in _BUILTIN_POINTERS
-        return not self.node.get("x-embedded-metadata")
+            return self.field not in _BUILTIN_MAPS | _BUILTIN_POINTERS and (
+                not _BUILTIN_KEYS.get(self.field) or self.field in _BUILTIN_PRESENT
+            )
+        return False
+
+    def merges(self, items: list[Any]) -> bool:
+        """Whether a list is a set or keyed, so that its items are fields of their own."""
+        return self.is_set or bool(self.keys(items))
 
     @property
     def is_set(self) -> bool:
@@ -147,22 +169,18 @@ class Shape:
             return ("containerPort", "protocol") if "containerPort" in first else ("port", "protocol")
         return _BUILTIN_KEYS.get(self.field, ())
 
-    def key_of(self, item: Any, keys: tuple[str, ...]) -> tuple[Any, ...] | None:
-        """The identity of a list item, None where a key is missing and has no default."""
+    def key_of(self, item: Any, keys: tuple[str, ...]) -> Key | None:
+        """The identity of a list item: the keys that it has (or that have a default), by name. None where it has
+        none, or is no object."""
         if not isinstance(item, dict):
             return None
         properties = ((self.node or {}).get("items") or {}).get("properties") or {}
-        identity = []
-        for key in keys:
-            value = item.get(key)
-            if value is None:
-                value = (properties.get(key) or {}).get(
-                    "default", _KEY_DEFAULTS.get(key) if self.node is None else None
-                )
-            if value is None:
-                return None
-            identity.append(value)
-        return tuple(identity)
+        found = []
+        for key in sorted(keys):
+            default = (properties.get(key) or {}).get("default", _KEY_DEFAULTS.get(key) if self.node is None else None)
+            if key in item or default is not None:
+                found.append((key, item.get(key, default)))
+        return tuple(found) or None
 
 
 def root_shape(schema: Object | None) -> Shape:

@@ -3,19 +3,17 @@ pruning and defaulting, keeping status and main part apart, generation, and all 
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
-
 from controller.embedded.apiserver import errors
+from controller.embedded.apiserver.builtin_events import event_causes
 from controller.embedded.apiserver.builtin_rules import (
     builtin_causes,
-    newer_event_causes,
     normalise,
     set_builtin_defaults,
 )
+from controller.embedded.apiserver.builtin_types import drop_unknown
 from controller.embedded.apiserver.builtins import CRD_PLURAL
-from controller.embedded.apiserver.crds import crd_causes, set_crd_defaults
+from controller.embedded.apiserver.crd_checks import crd_causes
+from controller.embedded.apiserver.crds import set_crd_defaults
 from controller.embedded.apiserver.errors import Cause, Object
 from controller.embedded.apiserver.metadata import (
     finalizer_causes,
@@ -25,7 +23,7 @@ from controller.embedded.apiserver.metadata import (
     metadata_of,
 )
 from controller.embedded.apiserver.pruning import prune, set_defaults
-from controller.embedded.apiserver.resources import ServedVersion, ordered
+from controller.embedded.apiserver.resources import ServedVersion
 from controller.embedded.apiserver.validation import validate
 
 _METADATA_MEMBERS = frozenset(
@@ -47,73 +45,15 @@ _METADATA_MEMBERS = frozenset(
         "managedFields",
     )
 )
-_METADATA_TYPES: dict[str, type] = {
-    "name": str,
-    "generateName": str,
-    "namespace": str,
-    "resourceVersion": str,
-    "uid": str,
-    "labels": dict,
-    "annotations": dict,
-    "ownerReferences": list,
-    "finalizers": list,
-    "managedFields": list,
-}
 _IDENTITY = frozenset(("name", "namespace", "resourceVersion", "managedFields"))
 # Changes to these never move the generation.
 _NO_GENERATION = frozenset(("metadata", "status", "apiVersion", "kind"))
 
 
-def read_as(served: ServedVersion, body: Any) -> Object:
-    """`body` as an object of the served kind. Raises ApiError 400 for another kind, or for metadata of wrong types."""
-    kind = served.type.kind
-    if not isinstance(body, dict):
-        raise errors.bad_request(
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal into an object of kind {kind}"
-        )
-    given_version, given_kind = body.get("apiVersion"), body.get("kind")
-    if served.type.custom and not (given_version and given_kind):
-        missing = "Kind" if not given_kind else "apiVersion"
-        raise errors.bad_request(f"Object '{missing}' is missing in '{orjson.dumps(body).decode()[:200]}'")
-    if served.type.custom and given_version == served.api_version and given_kind != kind:
-        cause = Cause("kind", "FieldValueInvalid", f'Invalid value: "{given_kind}": must be {kind}')
-        given = errors.GroupResource(served.type.group, str(given_kind))
-        name = body["metadata"].get("name", "") if isinstance(body.get("metadata"), dict) else ""
-        raise errors.invalid(given, name, [cause])
-    if given_version not in (None, "", served.api_version):
-        raise errors.bad_request(
-            f"the API version in the data ({given_version}) does not match the expected API version "
-            f"({served.api_version})"
-        )
-    if given_kind not in (None, "", kind):
-        raise errors.bad_request(
-            f'{given_kind} in version "{served.version}" cannot be handled as a {kind}: no kind "{given_kind}" is '
-            f'registered for version "{served.api_version}"'
-        )
-    if not isinstance(body.get("metadata", {}), dict | None):
-        raise _wrong_type(served, "metadata")
-    metadata = metadata_of(body)
-    for name, expected in _METADATA_TYPES.items():
-        value = metadata.get(name)
-        if value is None:
-            metadata.pop(name, None)
-        elif not isinstance(value, expected):
-            raise _wrong_type(served, f"metadata.{name}")
-    for name in ("labels", "annotations"):
-        if not all(isinstance(value, str) for value in metadata.get(name, {}).values()):
-            raise _wrong_type(served, f"metadata.{name}")
-    return ordered(body, kind, served.api_version, custom=served.type.custom)
+def complete(served: ServedVersion, obj: Object, *, applied: bool = False) -> list[str]:
+    """Prune and default in place; returns the paths of unknown fields.
 
-
-def _wrong_type(served: ServedVersion, field: str) -> errors.ApiError:
-    return errors.bad_request(
-        f'{served.type.kind} in version "{served.version}" cannot be handled as a {served.type.kind}: json: cannot '
-        f"unmarshal into Go struct field ObjectMeta.{field}: wrong type"
-    )
-
-
-def complete(served: ServedVersion, obj: Object) -> list[str]:
-    """Prune and default in place; returns the paths of unknown fields. Raises ApiError 400 for unreadable times."""
+    What was `applied` has been read as a typed object already: it is defaulted, but keeps its nulls."""
     unknown = []
     metadata = metadata_of(obj)
     for name in [name for name in metadata if name not in _METADATA_MEMBERS]:
@@ -125,8 +65,9 @@ def complete(served: ServedVersion, obj: Object) -> list[str]:
             del metadata[name]  # as typed metadata leaves out what is empty
     if served.schema is not None:
         unknown += prune(obj, served.schema)
-        set_defaults(obj, served.schema)
+        set_defaults(obj, served.schema, keep_nulls=applied)
     elif not served.type.custom:
+        unknown += drop_unknown(served.type.resource, obj)
         normalise(served.type.plural, served.type.group, obj)
         if served.type.plural == CRD_PLURAL:
             set_crd_defaults(obj)
@@ -158,20 +99,26 @@ def isolate(served: ServedVersion, obj: Object, current: Object, subresource: st
 
 
 def only_half(served: ServedVersion, configuration: Object, subresource: str) -> Object:
-    """What an apply may own: the status through /status, everything else through the main part."""
+    """What an apply may own: the status through /status, everything else through the main part. A shallow copy."""
     if subresource == "status":
         metadata = {name: v for name, v in configuration["metadata"].items() if name in _IDENTITY}
         half = {name: v for name, v in configuration.items() if name in ("apiVersion", "kind", "status")}
         return {**half, "metadata": metadata}
-    if served.status:
-        configuration.pop("status", None)
-    return configuration
+    return {name: v for name, v in configuration.items() if name != "status" or not served.status}
 
 
 def drop_status_on_create(served: ServedVersion, obj: Object) -> None:
     """A status given on create is ignored where status is a subresource (a Node keeps it)."""
     if served.status and not served.type.traits.status_on_create:
         obj.pop("status", None)
+
+
+def _below(subresource: str, cause: Cause) -> Cause:
+    """A finding about a subresource, whose validator speaks of paths below it."""
+    if not subresource or not cause.field.startswith(subresource):
+        return cause
+    path = cause.field.removeprefix(subresource).removeprefix(".")
+    return Cause(cause.field, cause.reason, cause.message.replace(f"{cause.field} in body", f"{path} in body"))
 
 
 def moves_generation(served: ServedVersion, obj: Object, current: Object) -> bool:
@@ -183,33 +130,38 @@ def moves_generation(served: ServedVersion, obj: Object, current: Object) -> boo
     return any(obj.get(name) != current.get(name) for name in names)
 
 
-def check(served: ServedVersion, obj: Object, current: Object | None, warnings: list[str]) -> None:
+def check(
+    served: ServedVersion, obj: Object, current: Object | None, warnings: list[str], subresource: str = ""
+) -> None:
     """Every rule at once. Raises ApiError 422 with all causes."""
     causes: list[Cause] = []
     metadata = obj["metadata"]
+    identity = served.type.resource
     if current is None:
-        causes += metadata_causes(metadata, served.type.plural)
+        causes += metadata_causes(metadata, identity, custom=served.type.custom)
     else:
         old = current["metadata"]
         # Ratcheting: metadata that is stored already is not checked again.
-        changed = {name: value for name, value in metadata.items() if value != old.get(name)} | {"name": old["name"]}
-        causes += metadata_causes(changed, served.type.plural)
+        changed = {name: value for name, value in metadata.items() if value != old.get(name)}
+        changed |= {"name": old["name"], "generation": 0}
+        causes += metadata_causes(changed, identity, custom=served.type.custom)
         causes += immutable_causes(metadata, old) + finalizer_causes(metadata, old)
-    if served.type.custom:
-        warnings += finalizer_warnings(metadata, current["metadata"] if current else {})
     if served.schema is not None:
         findings = validate(obj, current, served.schema, causes)
-        causes = findings.causes
+        causes = [_below(subresource, cause) for cause in findings.causes]
         warnings += findings.warnings
     elif served.type.plural == CRD_PLURAL:
         causes += crd_causes(obj)
     elif not served.type.custom:
         stored = served.unview(obj)
-        causes += builtin_causes(served.type.plural, stored)
-        if served.type.plural == "events" and served.type.group and current is None:
-            causes += newer_event_causes(stored)
+        old = None if current is None else served.unview(current)
+        causes += builtin_causes(served.type.plural, stored, old)
+        if served.type.plural == "events":
+            causes += event_causes(stored, old, newer=bool(served.type.group))
     if causes:
         kind = served.type.kind_name
         if served.type.plural == "events":
             kind = errors.GroupResource("", kind.name)  # both groups report as the core type
         raise errors.invalid(kind, metadata.get("name", ""), causes)
+    if served.type.custom:
+        warnings += finalizer_warnings(metadata, current["metadata"] if current else {})

@@ -72,6 +72,7 @@ class Draft:
     options: WriteOptions
     object: Object
     stored: Stored | None = None
+    implied: bool = False  # made by an update or an apply, which was not authorized as a create
     warnings: list[str] = field(default_factory=list)
 
     @property

@@ -37,6 +37,12 @@ _MUTATING = (_GROUP, "mutatingwebhookconfigurations")
 _VALIDATING = (_GROUP, "validatingwebhookconfigurations")
 _DEFAULT_TIMEOUT_SECONDS = 10
 _DEFAULT_PORT = 443
+_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, */*",
+    "User-Agent": "kube-apiserver-admission",
+}
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 # Side effects that may happen in a dry run: none.
 _DRY_RUN_SAFE = ("None", "NoneOnDryRun")
 
@@ -162,7 +168,7 @@ class Webhooks:
                 url,
                 params={"timeout": f"{seconds}s"},
                 data=orjson.dumps(review),
-                headers={"Content-Type": "application/json", "Accept": "application/json"},
+                headers=_HEADERS,
                 timeout=aiohttp.ClientTimeout(total=seconds),
                 ssl=_tls(client.get("caBundle")) if url.startswith("https:") else True,
                 server_hostname=hostname if url.startswith("https:") else None,
@@ -229,7 +235,7 @@ def _request_object(request: AdmissionRequest, subject: Object, version: ServedV
     kind = {"group": resource.group, "version": version.version, "kind": resource.kind}
     place = {"group": resource.group, "version": version.version, "resource": resource.plural}
     asked = request.served.version
-    return {
+    found: Object = {
         "uid": uid,
         "kind": kind,
         "resource": place,
@@ -240,10 +246,11 @@ def _request_object(request: AdmissionRequest, subject: Object, version: ServedV
         "name": metadata.get("name", ""),
         "namespace": metadata.get("namespace", ""),
         "operation": request.operation,
-        "userInfo": {"username": request.user.name, "uid": request.user.uid, "groups": list(request.user.groups)},
+        "userInfo": request.user.as_object(),
         "dryRun": request.dry_run,
-        "options": None,
+        "options": {"kind": _OPTIONS[request.operation], "apiVersion": "meta.k8s.io/v1", **request.options},
     }
+    return {name: value for name, value in found.items() if value != ""}
 
 
 def _converted(obj: Object, version: ServedVersion) -> Object:

@@ -329,15 +329,18 @@ class EngineServer:
         response = web.StreamResponse(headers=_SSE_HEADERS)
         await response.prepare(request)
         sent = 0
-        while True:
-            await stream.beyond(sent)
-            sent = stream.tokens
-            frame = answer.frame(sent, stream.finished)
-            if stream.finished:
-                await response.write(frame + answer.end())
-                break
-            await response.write(frame)
-        await response.write_eof()
+        try:
+            while True:
+                await stream.beyond(sent)
+                sent = stream.tokens
+                frame = answer.frame(sent, stream.finished)
+                if stream.finished:
+                    await response.write(frame + answer.end())
+                    break
+                await response.write(frame)
+            await response.write_eof()
+        except ConnectionError:
+            pass  # the client has gone: no error of this server, and the caller takes the request out
         return response
 
     def _drop(self, batch: ContinuousBatch, entry: BatchRequest) -> None:

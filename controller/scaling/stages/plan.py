@@ -15,7 +15,7 @@ from controller.scaling.state import RoleState
 from controller.scaling.types import DecisionSpec, MetricsStatus, Pool, RoleObservation, RoleSpec, Stage, StageRecord
 
 
-class RolePlan(msgspec.Struct, frozen=True, kw_only=True):
+class RolePlan(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """One role on its way through the stages."""
 
     name: str

@@ -20,10 +20,9 @@ def ratio(plans: Plans, context: Context) -> Plans:
     """Set roles without a signal from their preference, then meet the hard bands."""
     wanted = {name: plan.desired for name, plan in plans.items()}
     reasons: dict[str, str] = {}
-    for item in context.spec.ratios:
-        if item.numerator_role in plans and item.denominator_role in plans:
-            _follow(item, wanted, context, reasons)
-    rules = rules_of(context.spec.ratios, plans)
+    ratios = [item for item in context.spec.ratios if item.numerator_role in plans and item.denominator_role in plans]
+    _follow(ratios, wanted, context, reasons)
+    rules = rules_of(ratios, plans)
     unmet = broken(wanted, rules)
     if unmet:
         floors = {name: max(plan.floor, context.roles[name].role.min_replicas) for name, plan in plans.items()}
@@ -36,22 +35,28 @@ def ratio(plans: Plans, context: Context) -> Plans:
         if met is not None:
             _explain(wanted, met, rules, reasons)
             wanted = met
+            followed = dict(wanted)
+            _follow(ratios, followed, context, reasons)
+            # What a band gave a role is more than a preference, but a follower still follows where no band objects.
+            wanted = wanted if broken(followed, rules) else followed
     return {
         name: plan.narrowed(Stage.RATIO, desired=wanted[name], reason=reasons.get(name, ""))
         for name, plan in plans.items()
     }
 
 
-def _follow(item: RatioSpec, wanted: Counts, context: Context, reasons: dict[str, str]) -> None:
-    if item.target is None or not item.target > 0.0:
-        return
-    above, below = item.numerator_role, item.denominator_role
-    if context.roles[above].recommended.follows_ratio:
-        wanted[above] = ceil(item.target * wanted[below] * (1.0 - _ROUNDING))
-        reasons[above] = f"{item.target:g} for each of the {wanted[below]} {below}"
-    elif context.roles[below].recommended.follows_ratio:
-        wanted[below] = ceil(wanted[above] / item.target * (1.0 - _ROUNDING))
-        reasons[below] = f"{1.0 / item.target:g} for each of the {wanted[above]} {above}"
+def _follow(ratios: list[RatioSpec], wanted: Counts, context: Context, reasons: dict[str, str]) -> None:
+    """Set the roles that have no signal of their own from the ones they are preferred beside."""
+    for item in ratios:
+        if item.target is None or not item.target > 0.0:
+            continue
+        above, below = item.numerator_role, item.denominator_role
+        if context.roles[above].recommended.follows_ratio:
+            wanted[above] = ceil(item.target * wanted[below] * (1.0 - _ROUNDING))
+            reasons[above] = f"{item.target:g} for each of the {wanted[below]} {below}"
+        elif context.roles[below].recommended.follows_ratio:
+            wanted[below] = ceil(wanted[above] / item.target * (1.0 - _ROUNDING))
+            reasons[below] = f"{1.0 / item.target:g} for each of the {wanted[above]} {above}"
 
 
 def _explain(before: Counts, after: Counts, rules: tuple[AtLeast, ...], reasons: dict[str, str]) -> None:

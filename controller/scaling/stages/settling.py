@@ -91,7 +91,7 @@ def _settled(plan: RolePlan, context: Context, role: RoleContext) -> RolePlan:
 
 def _rolled_back(plan: RolePlan, unadmitted: int, timeout_seconds: float) -> RolePlan:
     """The one case in which a floor is lowered: by exactly the replicas that nobody admitted."""
-    kept = max(plan.minimum, plan.current - unadmitted)
+    kept = min(plan.ceiling, max(plan.minimum, plan.current - unadmitted))
     after = min(plan.desired, kept)
     reason = f"{unadmitted} replicas were not admitted within {timeout_seconds:.0f} s and are taken back"
     record = StageRecord(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from controller.scaling.counts import LARGEST_COUNT
 from controller.scaling.history import History, complete, highest, lowest
 from controller.scaling.stages.plan import Context, Plans, RolePlan
 from controller.scaling.types import Behavior, Stage
@@ -29,7 +30,8 @@ def window_bounds(
     least = desired if down is None else max(desired, down.replicas)
     ceiling_until = up.time + up_window if up is not None and most < desired else None
     floor_until = down.time + down_window if down is not None and least > desired else None
-    ceiling = max(current, most)
+    # Without an up window nothing speaks against a raise, also one that a band asks for later.
+    ceiling = LARGEST_COUNT if up is None else max(current, most)
     if not complete(history, now, down_window):
         known_until = None if history.known_since is None else history.known_since + down_window
         return Stabilized(current, ceiling, known_until, ceiling_until, unknown=True)

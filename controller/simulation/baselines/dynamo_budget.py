@@ -192,10 +192,12 @@ def throughput(
         final = clamped(wanted, band)
     elif load_scaling:
         final = fitted(current, wanted, Band(-1, band.most, band.prefill_gpus, band.decode_gpus, band.fewest))
+    elif not band.holds(current):
+        final = clamped(current, band)
+    elif _only_shrinks_at_floor(current, wanted, band):
+        final = current
     else:
-        final, reason = guarded(current, wanted, band)
-        if reason is None or reason == HOLD:
-            final = current if _only_shrinks_at_floor(current, wanted, band) else fitted(current, wanted, band)
+        final = fitted(current, wanted, band)
     if load_scaling:
         return ThroughputDecision(final, floors=True, reason="" if final == wanted else "gpu_budget")
     if final == current:

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from controller.embedded.apiserver import ApiServer, User
 from controller.embedded.apiserver.rbac import Attributes, Rbac
 from controller.foundation import ManualClock, Resource
-from tests.embedded.apiserver.conftest import PODS, WIDGETS, Client, Start, widget
+from tests.embedded.apiserver.conftest import APPLY_PATCH, LEASES, PODS, WIDGETS, Client, Start, widget
 from tests.embedded.apiserver.test_kubectl import KUBECTL, Kubectl
 
 RBAC_VERSION = "rbac.authorization.k8s.io/v1"
@@ -116,6 +116,43 @@ async def test_a_service_account_does_what_its_role_says_and_no_more(start: Star
     assert (await api.get("/readyz")).status == 200
     server.delete(Resource("", "v1", "serviceaccounts", "ServiceAccount"), "scaler")
     assert (await api.get("/apis", headers=bearer)).status == 401
+
+
+async def test_a_rule_with_names_covers_lists_and_watches_of_one_name(start: Start) -> None:
+    api = await start(rbac=True, tokens={"jane": User("jane", ("system:authenticated",))})
+    api.server.put(role("r", rule("list", "watch", "deletecollection", resourceNames=["a"])))
+    api.server.put(binding("b", "ClusterRole", "r", {"kind": "User", "name": "jane"}))
+    jane = {"Authorization": "Bearer jane"}
+
+    async def status(method: str = "GET", **query: str) -> int:
+        return (await api(method, PODS.path("default"), **query, headers=jane)).status
+
+    assert await status(fieldSelector="metadata.name=a") == 200
+    assert await status(fieldSelector="spec.nodeName=n,metadata.name==a") == 200
+    assert await status(fieldSelector="metadata.name=b") == 403
+    assert await status(fieldSelector="metadata.name!=a") == 403
+    assert await status() == 403
+    assert await status("DELETE", fieldSelector="metadata.name=a") == 403
+
+
+async def test_an_update_that_creates_needs_to_be_allowed_to_create(start: Start) -> None:
+    api = await start(rbac=True, tokens={"jane": User("jane", ("system:authenticated",))})
+    api.server.put(role("r", rule("patch", "update", groups=("coordination.k8s.io",), resources=("leases",))))
+    api.server.put(binding("b", "ClusterRole", "r", {"kind": "User", "name": "jane"}))
+    jane = {"Authorization": "Bearer jane"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
+    path = LEASES.path("default", "a")
+    for answer in (
+        await api("PUT", path, lease, headers=jane),
+        await api("PATCH", path, lease, headers=jane, content_type=APPLY_PATCH, fieldManager="m"),
+    ):
+        assert answer.status == 403
+        assert answer.json["message"] == (
+            'leases.coordination.k8s.io "a" is forbidden: User "jane" cannot create resource "leases" in API group '
+            '"coordination.k8s.io" in the namespace "default"'
+        )
+    api.server.put(lease)
+    assert (await api("PATCH", path, lease, headers=jane, content_type=APPLY_PATCH, fieldManager="m")).status == 200
 
 
 async def test_reviews_answer_without_being_stored(start: Start) -> None:

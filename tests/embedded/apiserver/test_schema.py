@@ -235,7 +235,7 @@ CRD_FAULTS: list[tuple[str, Any, str]] = [
     (
         "a node without type",
         lambda crd: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].pop("type"),
-        "spec.versions[0].schema.openAPIV3Schema.properties[spec].type",
+        "spec.validation.openAPIV3Schema.properties[spec].type",
     ),
 ]
 

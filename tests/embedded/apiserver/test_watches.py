@@ -129,6 +129,15 @@ async def test_bookmarks_come_on_time_and_carry_the_newest_resource_version(star
     assert (await watch.next())["type"] == "BOOKMARK"
 
 
+async def test_a_bookmark_is_newer_than_what_the_watch_began_with(start: Start) -> None:
+    api = await start(bookmark_interval_seconds=0.01)
+    newest = str(api.server.store.resource_version)
+    watch = await api.watch(PATH, resourceVersion=newest, allowWatchBookmarks="true")
+    assert await watch.is_silent()
+    api.server.put(widget())
+    assert (await watch.next())["type"] == "BOOKMARK"
+
+
 async def test_nobody_gets_a_bookmark_unasked(start: Start) -> None:
     api = await start(bookmark_interval_seconds=0.01)
     assert await (await api.watch(PATH, resourceVersion="1")).is_silent()

@@ -283,7 +283,7 @@ METHODS = [
 async def test_method(api: Client, method: str, path: str, status: int) -> None:
     api.server.put(widget())
     api.server.put(config_map())
-    body = {} if method in ("PUT", "POST") else None
+    body: dict[str, Any] | None = {} if method in ("PUT", "POST") else None
     assert (await api(method, path, body)).status == status
 
 

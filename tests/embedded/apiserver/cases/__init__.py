@@ -6,11 +6,12 @@ from tests.embedded.apiserver.cases.deletions import DELETIONS
 from tests.embedded.apiserver.cases.kinds import KINDS
 from tests.embedded.apiserver.cases.patches import PATCHES
 from tests.embedded.apiserver.cases.reads import READS
+from tests.embedded.apiserver.cases.refusals import REFUSALS
 from tests.embedded.apiserver.cases.schemas import SCHEMAS
 from tests.embedded.apiserver.cases.steps import Case, Step
 from tests.embedded.apiserver.cases.watches import WATCHES
 from tests.embedded.apiserver.cases.writes import WRITES
 
-CASES: tuple[Case, ...] = (*WRITES, *DELETIONS, *PATCHES, *APPLIES, *SCHEMAS, *READS, *WATCHES, *KINDS)
+CASES: tuple[Case, ...] = (*WRITES, *DELETIONS, *PATCHES, *APPLIES, *SCHEMAS, *READS, *WATCHES, *KINDS, *REFUSALS)
 
 __all__ = ["CASES", "Case", "Step"]

@@ -124,6 +124,28 @@ APPLIES = (
         apply(f"{WIDGETS}/none/status", {**widget("none"), "status": {"ready": 1}}),
     ),
     case(
+        "an apply that changes nothing has no time",
+        post(WIDGETS, widget(low=1)),
+        patch(f"{ONE}/status", {"status": {"ready": 1}}),
+        apply(ONE, widget(low=1), "same"),
+        apply(f"{ONE}/status", {**widget(low=1), "status": {"ready": 1}}, "same-status"),
+        apply(f"{ONE}/status", {**widget(low=2), "status": {"ready": 1}}, "other-spec"),
+        apply(ONE, {**widget(low=1), "status": {"ready": 2}}, "other-status"),
+    ),
+    case(
+        "what others own stays",
+        apply(ONE, widget(free={"x": {"y": 1, "z": 2}}, roles=[{"name": "d", "replicas": 1}, {"name": "p"}])),
+        apply(ONE, widget(free={"x": {"z": 2}}, roles=[{"name": "d"}]), "b"),
+        apply(ONE, widget(), "a"),
+        apply(ONE, {**widget(), "spec": {}}, "b"),
+    ),
+    case(
+        "the order of an applied list",
+        apply(ONE, widget(roles=[{"name": "a"}, {"name": "b"}, {"name": "c"}], tags=["x", "y"])),
+        apply(ONE, widget(roles=[{"name": "e"}, {"name": "c"}, {"name": "a"}], tags=["z", "y", "w"]), "b"),
+        apply(ONE, widget(roles=[{"name": "c"}, {"name": "b"}], tags=["y"])),
+    ),
+    case(
         "apply labels and sets",
         apply(ONE, widget(metadata={"labels": {"a": "b"}}, tags=["x", "y"])),
         apply(ONE, widget(tags=["z"]), "b"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.embedded.apiserver.cases.steps import (
     CAUSE,
     EVENTS,
@@ -16,7 +18,99 @@ from tests.embedded.apiserver.cases.steps import (
     post,
 )
 
+POD_WITH_PARTS: dict[str, Any] = {
+    "containers": [
+        {
+            "name": "c",
+            "image": "i:1",
+            "args": ["a"],
+            "ports": [{"containerPort": 80, "name": "http"}],
+            "env": [
+                {"name": "A", "value": "b"},
+                {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            ],
+            "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}},
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+        }
+    ],
+    "volumes": [{"name": "v", "emptyDir": {}}],
+    "nodeSelector": {"a": "b"},
+}
+MANAGERS = ("metadata.managedFields.0.fieldsV1.f:metadata", "metadata.managedFields.0.fieldsV1.f:spec")
+
 KINDS = (
+    case(
+        "managers of a pod",
+        post(PODS, pod(metadata={"labels": {"a": "b"}}, **POD_WITH_PARTS), only=MANAGERS),
+        patch(
+            f"{PODS}/one/status",
+            {"status": {"podIP": "127.1.2.3", "hostIP": "10.0.0.1"}},
+            only=("metadata.managedFields.1.fieldsV1", "metadata.managedFields.1.subresource", "status.podIPs"),
+        ),
+    ),
+    case(
+        "managers of a deployment",
+        post(
+            "/apis/apps/v1/namespaces/$N/deployments",
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "d"},
+                "spec": {
+                    "selector": {"matchLabels": {"a": "b"}},
+                    "template": {
+                        "metadata": {"labels": {"a": "b"}},
+                        "spec": {"containers": [{"name": "c", "image": "i"}]},
+                    },
+                },
+            },
+            only=(
+                "metadata.managedFields.0.fieldsV1.f:spec.f:selector",
+                "metadata.managedFields.0.fieldsV1.f:spec.f:template.f:metadata",
+            ),
+        ),
+    ),
+    case(
+        "webhook configurations",
+        post(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": "hooks-of-$N"},
+                "webhooks": [
+                    {
+                        "name": "h.example.com",
+                        "clientConfig": {"service": {"name": "s", "namespace": "$N"}},
+                        "sideEffects": "None",
+                        "admissionReviewVersions": ["v1"],
+                        "objectSelector": {"matchLabels": {"nothing": "has-this"}},
+                        "rules": [
+                            {
+                                "operations": ["CREATE"],
+                                "apiGroups": ["none.example.com"],
+                                "apiVersions": ["v1"],
+                                "resources": ["things"],
+                            }
+                        ],
+                    }
+                ],
+            },
+        ),
+        delete(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hooks-of-$N", only=("kind", "status")
+        ),
+        post(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": "bad-of-$N"},
+                "webhooks": [{"name": "h", "clientConfig": {}, "rules": []}],
+            },
+            only=("code", "reason", "details.causes.0.field"),
+        ),
+    ),
     case(
         "namespaces",
         get("/api/v1/namespaces/$N", only=("spec", "status", "metadata.labels")),

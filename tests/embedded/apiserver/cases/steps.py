@@ -120,8 +120,10 @@ def watch(path: str, events: int, **query: str) -> Step:
     return Step("GET", path, query={"watch": "1", "timeoutSeconds": "3", **query}, events=events)
 
 
-def apply(path: str, body: Any, manager: str | None = "a", **query: str) -> Step:
-    return Step("PATCH", path, body, APPLY_PATCH, {**({"fieldManager": manager} if manager else {}), **query})
+def apply(path: str, body: Any, manager: str | None = "a", only: tuple[str, ...] = (), **query: str) -> Step:
+    return Step(
+        "PATCH", path, body, APPLY_PATCH, {**({"fieldManager": manager} if manager else {}), **query}, only=only
+    )
 
 
 def case(name: str, *steps: Step) -> Case:

@@ -37,7 +37,6 @@ WATCHES = (
         patch(f"{MAPS}/a", {"metadata": {"labels": {"on": "no"}}}),
         watch(MAPS, 3, resourceVersion="${0:metadata.resourceVersion}", labelSelector="on=yes"),
     ),
-    case("watch from a compacted resourceVersion", watch(MAPS, 1, resourceVersion="1")),
     case(
         "watch list",
         post(MAPS, config_map("a")),

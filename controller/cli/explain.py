@@ -1,0 +1,162 @@
+"""`mdscaler explain NAME`: why is this scaler at N? From its status and its events, in words."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from controller.api import (
+    EVENTS,
+    MODEL_DEPLOYMENT_SCALERS,
+    ConditionStatus,
+    MdsView,
+    RoleStatus,
+    ScalerStatus,
+    render,
+)
+from controller.cli.options import Output, OutputOption, package_version
+from controller.foundation import OperationFailed, format_time, parse_time, wall_now
+
+_EVENTS_SHOWN = 5
+# Conditions whose "True" is bad news; of the others "False" is.
+_BAD_WHEN_TRUE = ("ScalingLimited", "ReplicasConflict", "RetirementBlocked")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    status: ScalerStatus
+    note: str
+    target: str
+    mode: str
+    events: list[dict[str, Any]]
+
+
+def explain(
+    name: Annotated[str, typer.Argument(help="Name of the ModelDeploymentScaler.")],
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Default: the context's.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="Path of a kubeconfig.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Say why a scaler recommends its counts: the chain from raw to recommended, what bound, what comes next."""
+    found = asyncio.run(_read(name, namespace, kubeconfig, context))
+    if output is Output.JSON:
+        answer = {
+            "scaler": name,
+            "target": found.target,
+            "mode": found.mode,
+            "status": render(found.status),
+            "note": found.note,
+            "events": [{key: event[key] for key in ("time", "type", "reason", "note")} for event in found.events],
+        }
+        typer.echo(orjson.dumps(answer).decode())
+    else:
+        typer.echo("\n".join(_tell(name, found)))
+    return 0
+
+
+async def _read(name: str, namespace: str | None, kubeconfig: str | None, context: str | None) -> _Found:
+    from controller.kube import ApiError, KubeClient, NotFound, load_connection  # noqa: PLC0415 - heavy
+
+    connection = await load_connection(kubeconfig, context)
+    client = KubeClient(connection, user_agent=f"mdscaler/{package_version()}", timeout_seconds=10)
+    where = namespace or connection.namespace
+    try:
+        scaler = await client.get(MODEL_DEPLOYMENT_SCALERS, name, where, type_=MdsView)
+        events = (await client.list(EVENTS, where)).items
+    except NotFound:
+        raise OperationFailed(f"there is no ModelDeploymentScaler {name} in namespace {where}") from None
+    except ApiError as failure:
+        raise OperationFailed(f"cannot read the scaler from {connection.server}: {failure}") from None
+    finally:
+        await client.close()
+    status, note = scaler.parse_status()
+    spec, findings = scaler.parse_spec()
+    if spec is None:
+        note = "; ".join([f"the spec is invalid: {'; '.join(map(str, findings))}", *([note] if note else [])])
+    own = [_event(event) for event in events if (event.get("regarding") or {}).get("uid") == scaler.metadata.uid]
+    return _Found(
+        status=status,
+        note=note,
+        target="?" if spec is None else spec.target_ref.name,
+        mode="?" if spec is None else str(spec.mode),
+        events=sorted(own, key=lambda event: str(event["time"]), reverse=True)[:_EVENTS_SHOWN],
+    )
+
+
+def _event(event: dict[str, Any]) -> dict[str, Any]:
+    series = event.get("series") or {}
+    return {
+        "time": series.get("lastObservedTime") or event.get("eventTime") or "",
+        "type": event.get("type", ""),
+        "reason": event.get("reason", ""),
+        "note": event.get("note", ""),
+    }
+
+
+def _tell(name: str, found: _Found) -> list[str]:
+    status = found.status
+    lines = [f"ModelDeploymentScaler {name} → ModelDeployment {found.target} ({found.mode})"]
+    if found.note:
+        lines.append(f"  {found.note}")
+    if status.last_decision_time is None:
+        lines.append("  no decision yet")
+    for role in status.roles:
+        lines += _tell_role(role)
+    lines += ["", "conditions"]
+    for condition in status.conditions:
+        bad = (condition.status is ConditionStatus.TRUE) == (condition.type in _BAD_WHEN_TRUE)
+        lines.append(
+            f"  {'!' if bad else ' '} {condition.type}={condition.status} {condition.reason}: {condition.message}"
+        )
+    if found.events:
+        lines += ["", "events, newest first"]
+        lines += [
+            f"  {_ago(event['time'])} {event['type']} {event['reason']}: {event['note']}" for event in found.events
+        ]
+    return lines
+
+
+def _tell_role(role: RoleStatus) -> list[str]:
+    raw = (
+        "nothing (no samples, or no capacity)"
+        if role.raw_recommended_replicas is None
+        else role.raw_recommended_replicas
+    )
+    lines = [
+        "",
+        f"role {role.name}: declared {role.current_replicas}, ready {role.ready_replicas}, recommended "
+        f"{role.recommended_replicas}",
+        f"  raw: {raw}{' – ' + role.reason if role.reason else ''}",
+    ]
+    for stage in role.stages:
+        if stage.before == stage.after and not stage.reason:
+            continue
+        bounds = ", ".join(
+            f"{word} {value}"
+            for word, value in (("floor", stage.floor), ("ceiling", stage.ceiling))
+            if value is not None
+        )
+        change = f"{stage.before} → {stage.after}" if stage.before != stage.after else f"stays {stage.after}"
+        details = ": ".join(part for part in (bounds, stage.reason) if part)
+        lines.append(f"  {stage.stage}: {change}{f' ({details})' if details else ''}")
+    lines.append(f"  limited by: {role.limited_by or 'nothing'}")
+    if role.next_change_time is not None:
+        lines.append(f"  earliest change by itself: {format_time(role.next_change_time)}")
+    if role.capacity is not None:
+        capacity = role.capacity
+        source = f"{capacity.source}{f', {capacity.identity} {capacity.workload}' if capacity.identity else ''}"
+        lines.append(f"  capacity: {capacity.effective_tokens_per_second} tokens/s per replica ({source})")
+    return lines
+
+
+def _ago(time: str) -> str:
+    try:
+        seconds = max(0, int(wall_now() - parse_time(time)))
+    except ValueError:
+        return time or "?"
+    return f"{seconds}s ago" if seconds < 120 else f"{seconds // 60}min ago"

@@ -1,0 +1,226 @@
+"""Who would still send a request to a replica: EndpointSlices and routers, asked live, never a cache.
+
+A `Withdrawal` answers for a set of Pods with one `Sighting`. Only GONE lets a retirement go on; what cannot be asked is
+UNKNOWN, with a reason for the person on call. Several of them are asked together by `AllOf`: all must say GONE.
+
+Nothing here raises for a source that fails; cancellation passes through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from controller.api import ENDPOINT_SLICES, ROUTER_PORT, SERVICES, ModelDeployment, Pod
+from controller.deployment.kinds import EndpointSlice, Service
+from controller.deployment.retirement import Listing
+from controller.kube import ApiError, KubeClient, NotFound
+
+_SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
+# Wall time for one router; it answers from memory.
+ROUTER_TIMEOUT_SECONDS: Final = 2.0
+_MAX_ROUTER_BYTES: Final = 1024 * 1024
+OBSERVER_PATH: Final = "/observer/endpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Whether the Pods are still listed, why in words, and how many of their answers are under way (as far as that is
+    known; what a router passes on may not have reached the engine yet)."""
+
+    listing: Listing
+    note: str = ""
+    in_flight: int = 0
+
+
+NOT_LISTED: Final = Sighting(Listing.GONE)
+
+
+class Withdrawal(Protocol):
+    """Somebody who knows who is sent requests."""
+
+    async def look(self, deployment: ModelDeployment, members: Sequence[Pod]) -> Sighting:
+        """Whether any of these Pods would still get a request."""
+        ...
+
+
+class AllOf:
+    """All of them, asked at once; the first that does not say GONE speaks for all."""
+
+    def __init__(self, sources: Iterable[Withdrawal]) -> None:
+        self._sources = tuple(sources)
+
+    async def look(self, deployment: ModelDeployment, members: Sequence[Pod]) -> Sighting:
+        sightings = await asyncio.gather(*(source.look(deployment, members) for source in self._sources))
+        in_flight = sum(sighting.in_flight for sighting in sightings)
+        for listing in (Listing.LISTED, Listing.UNKNOWN):
+            for sighting in sightings:
+                if sighting.listing is listing:
+                    return Sighting(listing, sighting.note, in_flight)
+        return Sighting(Listing.GONE, "", in_flight)
+
+
+class EndpointSlices:
+    """The EndpointSlices of the namespace, of any Service.
+
+    A Service that publishes addresses that are not Ready is there for Pods to find each other (our own headless ones,
+    for instance), and does not count. Any other one does, also a person's own: to be withdrawn from it, its selector
+    must ask for the eligibility label.
+    """
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def look(self, deployment: ModelDeployment, members: Sequence[Pod]) -> Sighting:
+        namespace = deployment.metadata.namespace
+        try:
+            slices = await self._client.list(ENDPOINT_SLICES, namespace, type_=EndpointSlice)
+            for listed in slices.items:
+                found = next((pod for pod in members if _lists(listed, pod)), None)
+                if found is None:
+                    continue
+                service = await self._service(listed, namespace)
+                if service is None or not service.for_peers:
+                    name = listed.metadata.label(_SERVICE_NAME_LABEL) or listed.metadata.name
+                    return Sighting(
+                        Listing.LISTED,
+                        f"Service {name} still lists {found.metadata.name} (EndpointSlice {listed.metadata.name})",
+                    )
+        except ApiError as failure:
+            return Sighting(Listing.UNKNOWN, f"EndpointSlices cannot be read: {failure}")
+        return NOT_LISTED
+
+    async def _service(self, listed: EndpointSlice, namespace: str) -> Service | None:
+        name = listed.metadata.label(_SERVICE_NAME_LABEL)
+        if not name:
+            return None
+        try:
+            return await self._client.get(SERVICES, name, namespace, type_=Service)
+        except NotFound:
+            return None  # its slices go with it, and until then they count
+
+
+class _Worker(msgspec.Struct):
+    url: str
+    # Told by routers that keep a member in view until its last answer has ended.
+    eligible: bool = True
+    in_flight: int = msgspec.field(default=0, name="inFlight")
+
+
+class _View(msgspec.Struct):
+    workers: list[_Worker]
+
+
+_VIEW = msgspec.json.Decoder(_View)
+
+
+class RouterViews:
+    """What the routers hold, by `GET /observer/endpoints` of each of them: every one must answer.
+
+    `urls` gives the addresses (`http://host:port`) of the routers of a deployment. A member that a router lists as not
+    eligible gets nothing new; its answers under way are counted.
+    """
+
+    def __init__(
+        self,
+        urls: Callable[[ModelDeployment], Sequence[str]],
+        *,
+        timeout_seconds: float = ROUTER_TIMEOUT_SECONDS,
+    ) -> None:
+        self._urls = urls
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close all connections. The next look opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def look(self, deployment: ModelDeployment, members: Sequence[Pod]) -> Sighting:
+        addresses = {address: pod.metadata.name for pod in members if (address := _address(pod.status.pod_ip))}
+        views = await asyncio.gather(*(self._view(url) for url in self._urls(deployment)))
+        in_flight = 0
+        unknown = ""
+        for url, view in views:
+            if isinstance(view, str):
+                unknown = f"router {url} does not say what it holds: {view}"
+                continue
+            for worker in view.workers:
+                name = addresses.get(_host(worker.url))
+                if name is None:
+                    continue
+                in_flight += worker.in_flight
+                if worker.eligible:
+                    return Sighting(Listing.LISTED, f"router {url} still holds {name}", in_flight)
+        return Sighting(Listing.UNKNOWN, unknown, in_flight) if unknown else Sighting(Listing.GONE, "", in_flight)
+
+    async def _view(self, url: str) -> tuple[str, _View | str]:
+        try:
+            async with self._open().get(f"{url}{OBSERVER_PATH}", allow_redirects=False) as answer:
+                if answer.status != 200:
+                    return url, f"HTTP {answer.status}"
+                body = await answer.content.read(_MAX_ROUTER_BYTES + 1)
+                while len(body) <= _MAX_ROUTER_BYTES and (more := await answer.content.read(_MAX_ROUTER_BYTES)):
+                    body += more
+            if len(body) > _MAX_ROUTER_BYTES:
+                return url, "its answer is too large"
+            return url, _VIEW.decode(body)
+        except msgspec.DecodeError:
+            return url, "its answer is no list of workers"
+        except TimeoutError:
+            return url, "no answer in time"
+        except (aiohttp.ClientError, OSError, ValueError) as failure:
+            return url, f"no answer ({type(failure).__name__})"
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+            )
+        return self._session
+
+
+def router_urls(pods: Iterable[Pod]) -> list[str]:
+    """The routers among the Pods of a deployment: those that are addressed and not on their way out, at the contract's
+    port. One that is not Ready may still be passing requests on."""
+    urls = []
+    for pod in pods:
+        address = _address(pod.status.pod_ip)
+        if pod.router is not None and address and not pod.deleting and not pod.finished:
+            urls.append(f"http://{f'[{address}]' if ':' in address else address}:{ROUTER_PORT}")
+    return sorted(urls)
+
+
+def _lists(listed: EndpointSlice, pod: Pod) -> bool:
+    address = _address(pod.status.pod_ip)
+    for endpoint in listed.endpoints or ():
+        reference = endpoint.target_ref
+        if reference is not None and reference.uid:
+            if reference.uid == pod.metadata.uid:
+                return True
+        elif address and address in {_address(each) for each in endpoint.addresses or ()}:
+            return True
+    return False
+
+
+def _host(url: str) -> str:
+    try:
+        return _address(urlsplit(url).hostname or "")
+    except ValueError:
+        return ""
+
+
+def _address(text: str) -> str:
+    """An IP address in its one spelling, empty for anything else."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""

@@ -1,0 +1,116 @@
+"""What one tick came to, and the status that tells it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from catalog import ScalerPriors
+from controller.api import (
+    Binding,
+    ConditionType,
+    ForeignReversal,
+    MdsView,
+    RetirementReason,
+    ScalerStatus,
+    drop_condition,
+)
+from controller.reconcile.baseline import Baseline
+from controller.reconcile.binder import BoundState
+from controller.reconcile.guards import Guard
+from controller.reconcile.memory import ScalerMemory
+from controller.reconcile.report import (
+    active_condition,
+    condition,
+    limited_condition,
+    metrics_condition,
+    priors_condition,
+    role_statuses,
+    summary_of,
+    with_conditions,
+    without_capacity,
+)
+from controller.reconcile.sampler import Sampled
+from controller.scaling import Capacity, Decision, DecisionSpec, State
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One decision and everything it was made from."""
+
+    sampled: Sampled
+    spec: DecisionSpec
+    capacity: Capacity
+    priors: ScalerPriors | None
+    decision: Decision
+    state: State
+
+
+def tick_status(
+    scaler: MdsView,
+    old: ScalerStatus,
+    tick: Tick,
+    memory: ScalerMemory,
+    bound: BoundState | None,
+    guard: Guard | None,
+    baseline: Baseline,
+    retirement: tuple[RetirementReason, str],
+    now: float,
+) -> ScalerStatus:
+    """The whole status after a tick. `bound` None: nothing is known of the binding, and its condition stays."""
+    generation = scaler.metadata.generation
+    decision = tick.decision
+    blocked, note = retirement
+    roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state)
+    active = (
+        active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
+        if guard is None
+        else condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)
+    )
+    status = ScalerStatus(
+        observed_generation=generation,
+        conditions=old.conditions,
+        summary=summary_of(roles),
+        binding=_binding(old, memory),
+        last_sample_time=max((role.last_sample_time for role in decision.roles if role.last_sample_time), default=None),
+        last_decision_time=decision.now,
+        roles=roles,
+        foreign_reversals=tuple(ForeignReversal(time=each.time) for each in baseline.reversals),
+    )
+    new = [
+        metrics_condition(decision, generation),
+        active,
+        limited_condition(decision, generation),
+        condition(
+            ConditionType.RETIREMENT_BLOCKED,
+            blocked is RetirementReason.RETIREMENT_ABORTED,
+            blocked,
+            note,
+            generation,
+        ),
+        condition(ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation),
+    ]
+    if bound is not None:
+        held = bound.holding is not None
+        new.insert(0, condition(ConditionType.BOUND, held, bound.reason, bound.message, generation))
+    if tick.priors is None:
+        dropped = drop_condition(status.conditions, ConditionType.CAPACITY_PRIOR_RESOLVED)
+        status = msgspec.structs.replace(status, conditions=dropped)
+    else:
+        new.append(priors_condition(tick.priors, decision, generation))
+    return with_conditions(status, new, now)
+
+
+def within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:
+    """Without a capacity nothing is planned, but the bounds still hold: only a count outside them moves."""
+    bounds = {role.name: (role.min_replicas, role.max_replicas) for role in tick.spec.roles}
+    current = {role.name: role.current for role in tick.decision.roles}
+    return {name: count for name, count in wanted.items() if not bounds[name][0] <= current[name] <= bounds[name][1]}
+
+
+def _binding(old: ScalerStatus, memory: ScalerMemory) -> Binding | None:
+    if memory.own_term is None:
+        # The term outlives the binding: the next one must be higher.
+        return None if old.binding is None else msgspec.structs.replace(old.binding, acquired_time=None)
+    return Binding(target_uid=memory.target_uid, term=memory.own_term, acquired_time=memory.acquired_time)

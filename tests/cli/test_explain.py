@@ -1,0 +1,68 @@
+"""`mdscaler explain` tells the chain, what bound it, and what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from controller.cli import run
+from tests.reconcile.harness import World, world
+
+
+@pytest.fixture
+async def team(tmp_path: Path) -> AsyncIterator[World]:
+    async with world(tmp_path) as made:
+        yield made
+
+
+async def _explain(team: World, *arguments: str) -> int:
+    options = ["--kubeconfig", str(team.directory / "kubeconfig"), "-n", "team"]
+    return await asyncio.to_thread(run, ["explain", *arguments, *options])
+
+
+async def test_the_chain_is_told_in_words(team: World, capsys):
+    team.target()
+    (await team.replica(0)).load(5900, 1900)
+    team.scaler()
+    await team.controller()
+    await team.until(lambda: team.count() == 5, "as many as allowed")
+    await team.until(lambda: team.status().roles[0].current_replicas == 5, "reported")
+    await team.until(lambda: "Rescaled" in team.event_reasons(), "told")
+    assert await _explain(team, "chat") == 0
+    text = capsys.readouterr().out
+    assert "ModelDeploymentScaler chat → ModelDeployment chat (Active)" in text
+    assert "raw: 8" in text
+    assert "bounds: 8 → 5" in text
+    assert "limited by: bounds" in text
+    assert "Rescaled" in text
+
+
+async def test_the_same_as_json(team: World, capsys):
+    team.target()
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(mode="Shadow")
+    await team.controller()
+    await team.until(lambda: team.status().roles and team.status().roles[0].recommended_replicas == 3, "recommended")
+    assert await _explain(team, "chat", "--output", "json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    role = answer["status"]["roles"][0]
+    assert (answer["mode"], role["rawRecommendedReplicas"], role["recommendedReplicas"]) == ("Shadow", 3, 3)
+    assert next(stage["stage"] for stage in role["stages"]) == "coverage"
+
+
+async def test_a_scaler_that_is_not_there(team: World, capsys):
+    assert await _explain(team, "nosuch") == 1
+    assert "no ModelDeploymentScaler nosuch in namespace team" in capsys.readouterr().err
+
+
+async def test_an_invalid_spec_is_told_even_before_a_controller_saw_it(team: World, capsys):
+    team.scaler(
+        roles=[{"name": "server", "minReplicas": 1, "maxReplicas": 2}],
+        ratios=[{"numeratorRole": "a", "denominatorRole": "b", "target": "1"}],
+    )
+    assert await _explain(team, "chat") == 0
+    assert "the spec is invalid: spec.ratios[0]" in capsys.readouterr().out

@@ -1,0 +1,300 @@
+"""`manifests/install.yaml` on both servers: it installs, and the controller lives under its own ServiceAccount.
+
+Every request that it makes is allowed, and every permission that it has is used: proven from the audit log of the real
+API server, and from the request log of the embedded one. The servers are made to refuse streamed lists, as those before
+1.32 did, so that the permission to list is needed, too; the one to watch is needed in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from controller.api import MODEL_DEPLOYMENT_SCALERS
+from controller.embedded.apiserver import faults
+from controller.embedded.apiserver.errors import ApiError
+from hack.controlplane import Binaries, ControlPlane
+from hack.generate_manifests import NAME, NAMESPACE
+from tests.cluster.api import Api
+from tests.cluster.conftest import make_namespace
+from tests.cluster.kubectl import Kubectl, find_kubectl
+from tests.cluster.objects import EVENTS, LEASES
+from tests.cluster.servers import EmbeddedServer, RealServer, Server
+from tests.cluster.test_access import token_of
+from tests.cluster.test_manifests import MANIFESTS, documents
+from tests.cluster.world import FACTOR, World, world
+
+USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of the controller, and how it was answered."""
+
+    verb: str
+    group: str
+    resource: str  # with its subresource
+    name: str
+    namespace: str
+    status: int
+
+
+@dataclass(slots=True)
+class Installation:
+    """A server of its own, and what is known about the requests to it."""
+
+    server: Server
+    log: Callable[[], list[Request]]
+
+
+def _embedded_log(server: EmbeddedServer) -> list[Request]:
+    requests = []
+    for record in server.api.requests:
+        info = record.info
+        if record.user == USER and info.is_resource:
+            resource = "/".join(filter(None, (info.resource, info.subresource)))
+            requests.append(Request(info.verb, info.group, resource, info.name, info.namespace, record.status))
+    return requests
+
+
+def _audit_log(cluster: ControlPlane) -> list[Request]:
+    requests = []
+    for event in cluster.audit_log(USER):
+        target = event.get("objectRef")
+        if target:
+            resource = "/".join(filter(None, (target["resource"], target.get("subresource"))))
+            where = (target.get("name", ""), target.get("namespace", ""))
+            status = event["responseStatus"]["code"]
+            requests.append(Request(event["verb"], target.get("apiGroup", ""), resource, *where, status))
+    return requests
+
+
+@pytest.fixture(scope="module")
+def bare_cluster(request: pytest.FixtureRequest, programs: Binaries) -> Iterator[ControlPlane]:
+    """A control plane that nobody has used yet and that cannot stream lists."""
+    managed = programs.controller_manager is not None
+    cluster = ControlPlane(programs, controller_manager=managed, feature_gates={"WatchList": False})
+    cluster.start()
+    yield cluster
+    cluster.stop(keep=request.session.testsfailed > 0)
+
+
+@pytest.fixture(params=["embedded", "real"])
+async def installation(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Installation]:
+    if request.param == "real":
+        cluster = request.getfixturevalue("bare_cluster")
+        yield Installation(RealServer(cluster), lambda: _audit_log(cluster))
+        return
+    embedded = EmbeddedServer(request.getfixturevalue("certificates"), tmp_path)
+    refused = faults.failure(ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch"))
+    # As many as the controller has caches: which of them ask before the first refusal is heard is a matter of luck.
+    embedded.api.faults.add(refused, verb="watch", user_agent=NAME, times=6)
+    await embedded.start()
+    yield Installation(embedded, lambda: _embedded_log(embedded))
+    await embedded.stop()
+
+
+@pytest.fixture
+async def kubectl(installation: Installation, tmp_path: Path) -> AsyncIterator[Kubectl]:
+    program = find_kubectl()
+    if program is None:
+        pytest.skip("there is no kubectl")
+    made = Kubectl(program, installation.server.kubeconfig(NAMESPACE), tmp_path)
+    yield made
+    await made.stop()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Process:
+    """The controller as the Deployment starts it: its arguments, its environment, its probes; other ports."""
+
+    def __init__(self, kubeconfig: Path, epoch: float, log: Path) -> None:
+        (deployment,) = (each for each in documents(MANIFESTS / "install.yaml") if each["kind"] == "Deployment")
+        (self._container,) = deployment["spec"]["template"]["spec"]["containers"]
+        self._port = _free_port()
+        self._log = log
+        self._arguments = [
+            *self._container["args"],
+            f"--kubeconfig={kubeconfig}",
+            "--metrics-bind-address=0",
+            f"--health-bind-address=127.0.0.1:{self._port}",
+            f"--clock-epoch={epoch}",
+            f"--clock-factor={FACTOR}",
+        ]
+        downward = {"metadata.name": "pod-1", "metadata.namespace": NAMESPACE}
+        self._environment = {
+            **os.environ,
+            **{each["name"]: downward[each["valueFrom"]["fieldRef"]["fieldPath"]] for each in self._container["env"]},
+        }
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "controller.cli", *self._arguments, env=self._environment, stdout=log, stderr=log
+            )
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            await self._wait_for(self._container[probe]["httpGet"]["path"])
+
+    async def stop(self) -> int:
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        return await asyncio.wait_for(self._process.wait(), SECONDS)
+
+    async def _wait_for(self, path: str) -> None:
+        async with asyncio.timeout(SECONDS), aiohttp.ClientSession() as session:
+            while True:
+                assert self._process is not None
+                assert self._process.returncode is None, self._log.read_text(encoding="utf-8")
+                try:
+                    async with session.get(f"http://127.0.0.1:{self._port}{path}") as answer:
+                        if answer.status == 200:
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.1)
+
+
+def permissions() -> set[tuple[str, str, str, str]]:
+    """(group, resource, verb, name) of everything that the ServiceAccount may do; no name stands for any."""
+    objects = documents(MANIFESTS / "install.yaml")
+    bound = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"])
+        for each in objects
+        if each["kind"] in ("ClusterRoleBinding", "RoleBinding")
+    }
+    rules = [rule for each in objects if (each["kind"], each["metadata"]["name"]) in bound for rule in each["rules"]]
+    return {
+        (group, resource, verb, name)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def _unused(log: list[Request]) -> set[tuple[str, str, str, str]]:
+    used = {(each.group, each.resource, each.verb, name) for each in log for name in (each.name, "")}
+    return permissions() - used
+
+
+async def _live_through_everything(team: World) -> None:
+    """A day in the life of a controller: growth, a rival, an invalid spec twice, deletion."""
+    api = team.api
+    await team.target()
+    team.load(1800, 600)
+    await team.scaler()
+    await team.until(lambda: team.count() == 3, "grown")
+    await asyncio.sleep(1.1)  # creation times have whole seconds, and the younger of two waits
+    await team.scaler("younger")
+    await team.until(lambda: team.reason("Bound", "younger") == "HeldByAnotherScaler", "the younger waits")
+    roles = team.objects(MODEL_DEPLOYMENT_SCALERS)["chat"]["spec"]["roles"]
+    for _ in range(2):
+        wrong = {"spec": {"roles": [{"name": "nosuch", "minReplicas": 1, "maxReplicas": 2}]}}
+        (await api.patch(MODEL_DEPLOYMENT_SCALERS, "younger", wrong)).ok()
+        await team.until(lambda: team.reason("ScalingActive", "younger") == "InvalidSpec", "refused")
+        (await api.patch(MODEL_DEPLOYMENT_SCALERS, "younger", {"spec": {"roles": roles}})).ok()
+        await team.until(lambda: team.reason("ScalingActive", "younger") != "InvalidSpec", "corrected")
+    await team.until(
+        lambda: any((event.get("series") or {}).get("count", 0) >= 2 for event in team.objects(EVENTS).values()),
+        "what happened twice is a series",
+    )
+    (await api.delete(MODEL_DEPLOYMENT_SCALERS, "chat")).ok()
+    await team.until(lambda: team.annotations().get("bound-by", "").startswith("younger/"), "the younger takes over")
+
+
+async def test_the_controller_lives_under_its_own_permissions_and_needs_all_of_them(
+    installation: Installation, kubectl: Kubectl, tmp_path: Path
+):
+    server = installation.server
+    await kubectl("apply", "--server-side", "-k", str(MANIFESTS / "crds"))
+    await kubectl("apply", "--server-side", "-f", str(MANIFESTS / "install.yaml"))
+    await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    async with Api(server, "team") as api, Api(server, NAMESPACE) as home:
+        await make_namespace(api, "team")
+        kubeconfig = server.kubeconfig(NAMESPACE, await token_of(home, NAME))
+        async with world(api, tmp_path) as team:
+            controller = Process(kubeconfig, team.epoch, tmp_path / "controller.log")
+            await controller.start()
+            try:
+                await _live_through_everything(team)
+                await asyncio.sleep(2.5)  # one renewal of the lease
+            finally:
+                status = await controller.stop()
+        lease = (await home.read(LEASES, NAME)).ok()
+    assert status == 0, (tmp_path / "controller.log").read_text(encoding="utf-8")
+    assert not lease["spec"].get("holderIdentity"), "released"
+    log = installation.log()
+    assert [each for each in log if each.status in (401, 403)] == []
+    assert _unused(log) == set()
+
+
+async def test_the_manifests_pass_strict_validation_and_apply_twice_without_a_change(
+    installation: Installation, kubectl: Kubectl
+):
+    path = str(MANIFESTS / "install.yaml")
+    await kubectl("apply", "--server-side", "-f", path)
+    await kubectl("apply", "--server-side", "--validate=strict", "-f", path)
+    before = yaml.safe_load(await kubectl("get", "deployment", NAME, "-o", "yaml"))["metadata"]
+    await kubectl("apply", "--server-side", "-f", path)
+    after = yaml.safe_load(await kubectl("get", "deployment", NAME, "-o", "yaml"))["metadata"]
+    assert before["generation"] == after["generation"]
+
+
+# ---- only where a controller manager works ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def managed(bare_cluster: ControlPlane, tmp_path: Path) -> AsyncIterator[Kubectl]:
+    """kubectl on the real control plane with its controllers, after an installation."""
+    if bare_cluster.binaries.controller_manager is None:
+        pytest.skip("there is no kube-controller-manager")
+    made = Kubectl(str(bare_cluster.binaries.kubectl), bare_cluster.kubeconfig(namespace=NAMESPACE), tmp_path)
+    await made("apply", "--server-side", "-f", str(MANIFESTS / "install.yaml"))
+    yield made
+    await made.stop()
+
+
+async def test_people_who_may_edit_a_namespace_may_edit_its_scalers_and_only_the_controller_their_status(
+    managed: Kubectl,
+):
+    await managed("create", "namespace", "people")
+    for person, role in (("ann", "edit"), ("ben", "view")):
+        await managed("create", "rolebinding", person, f"--clusterrole={role}", f"--user={person}", "-n", "people")
+
+    async def may(person: str, verb: str, *more: str) -> bool:
+        question = ["auth", "can-i", verb, MODEL_DEPLOYMENT_SCALERS.plural, "-n", "people", "--as", person, *more]
+        return (await managed.run(*question))[1].strip() == "yes"
+
+    async with asyncio.timeout(SECONDS):
+        while not (await may("ben", "get") and await may("ann", "patch")):
+            await asyncio.sleep(0.2)  # a controller adds our rules to the built-in roles
+    assert await may("ann", "get")
+    assert await may("ann", "delete")
+    assert not await may("ben", "patch")
+    assert not await may("ann", "patch", "--subresource=status")
+
+
+async def test_the_pods_of_the_deployment_are_admitted_by_the_restricted_namespace(managed: Kubectl):
+    async with asyncio.timeout(SECONDS):
+        while (await managed("get", "pods", "-o", "name")).count("pod/") < 2:
+            await asyncio.sleep(0.2)
+    assert "FailedCreate" not in await managed("get", "events")

@@ -1,0 +1,211 @@
+"""A whole world over real sockets: the embedded API server and router, engines that a kubelet starts for the Pods it
+finds, streaming clients, and the controller of standalone mode against all of them. Model time runs fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from controller.api import EVENTS, FIELD_MANAGER, MODEL_DEPLOYMENTS, PODS, model_deployment_crd
+from controller.deployment import AllOf, DeploymentController, EndpointSlices, RouterViews
+from controller.embedded.apiclient import ApiClient
+from controller.embedded.apiserver import ApiServer
+from controller.embedded.engine import EngineConfig, EngineServer, EngineState
+from controller.embedded.loopback import LoopbackAddresses
+from controller.embedded.membership import Membership
+from controller.embedded.router import Router
+from controller.engines import Scraper
+from controller.foundation import ScaledClock, format_time, wall_now
+from controller.kube import EventRecorder, KubeClient, load_connection, run_workers
+from controller.plant import ServiceTime
+from tests.deployment.builders import deployment_body
+
+FACTOR = 30.0
+TIMEOUT_SECONDS = 60.0  # of wall time, for a loaded machine
+SERVICE = ServiceTime(20_000.0, (1, 8), (0.020, 0.024))
+_NODE_SECONDS = 2.0  # of model time: how often the kubelet looks, beside being told
+
+
+class Kubelet:
+    """Starts an engine for every Pod and ends it with the Pod."""
+
+    def __init__(self, server: ApiServer, clock: ScaledClock) -> None:
+        self._server = server
+        self._clock = clock
+        self._addresses = LoopbackAddresses()
+        self.engines: dict[str, EngineServer] = {}
+        self.cut = 0  # requests in flight at engines whose Pods were deleted
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        changed = asyncio.Event()
+        self._server.store.collection(("", "pods")).listeners[self] = lambda _: changed.set()
+        while True:
+            changed.clear()
+            for pod in self._server.list(PODS, "team"):
+                await self._sync(pod)
+            try:
+                async with asyncio.timeout(self._clock.wall_seconds(_NODE_SECONDS)):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+
+    async def stop(self) -> None:
+        for engine in self.engines.values():
+            await engine.stop()
+
+    async def _sync(self, pod: dict[str, Any]) -> None:
+        meta, uid = pod["metadata"], pod["metadata"]["uid"]
+        engine = self.engines.get(uid)
+        if meta.get("deletionTimestamp"):
+            if engine is not None:
+                load = engine.load()
+                self.cut += load.running + load.waiting
+                await engine.stop()
+            self._server.delete(PODS, meta["name"], "team", grace_seconds=0)
+            return
+        if engine is None:
+            config = EngineConfig("Qwen/Qwen3-8B", SERVICE, startup_seconds=5.0, frame_tokens=8)
+            engine = self.engines[uid] = EngineServer(config, self._clock)
+            await engine.start(self._addresses, int(meta["annotations"]["prometheus.io/port"]))
+        ready = engine.state is EngineState.SERVING
+        conditions = pod["status"].get("conditions") or [{"status": ""}]
+        if conditions[0]["status"] == ("True" if ready else "False"):
+            return
+        now = format_time(self._clock.now())
+        pod["spec"]["nodeName"] = "node"
+        pod["status"] = {
+            "phase": "Running",
+            "podIP": engine.host,
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now}],
+            "containerStatuses": [
+                {
+                    "name": "main",
+                    "containerID": f"c-{uid}",
+                    "restartCount": 0,
+                    "image": "",
+                    "imageID": "",
+                    "ready": ready,
+                }
+            ],
+        }
+        self._server.put(pod, manager="kubelet")
+
+
+class Live:
+    """The world."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = ScaledClock(wall_now(), FACTOR)
+        self.server = ApiServer(clock=self.clock, create_namespaces=True)
+        self.router = Router(self.clock)
+        self.kubelet = Kubelet(self.server, self.clock)
+        self._directory = directory
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._closing: list[Callable[[], Any]] = []
+        self._controller: list[asyncio.Task[Any]] = []
+
+    async def start(self) -> None:
+        await self.server.start()
+        self.server.install_crd(model_deployment_crd())
+        self.server.write_kubeconfig(self._directory / "kubeconfig")
+        await self.router.start()
+        api = ApiClient(self.server.url)
+        self._closing.append(api.close)
+        self._tasks.append(asyncio.create_task(Membership(api, "team", self.router).run()))
+        self._tasks.append(asyncio.create_task(self.kubelet.run()))
+
+    async def stop(self) -> None:
+        await self.kill_controller()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for close in self._closing:
+            await close()
+        await self.kubelet.stop()
+        await self.router.stop()
+        await self.server.stop()
+
+    async def controller(self) -> None:
+        """Start a controller process."""
+        connection = await load_connection(str(self._directory / "kubeconfig"))
+        client = KubeClient(connection, user_agent="test", field_manager=FIELD_MANAGER)
+        recorder = EventRecorder(client, controller=FIELD_MANAGER, instance="one")
+        scraper = Scraper(clock=self.clock, timeout_seconds=2.0)
+        routers = RouterViews(lambda _: [self.router.url])
+        made = DeploymentController(
+            client,
+            clock=self.clock,
+            scraper=scraper,
+            recorder=recorder,
+            namespaces=("team",),
+            withdrawal=AllOf((EndpointSlices(client), routers)),
+        )
+        self._controller = [asyncio.create_task(informer.run()) for informer in made.informers]
+        self._controller.append(asyncio.create_task(recorder.run()))
+        for registration in made.registrations:
+            await registration.wait_synced()
+        self._controller.append(asyncio.create_task(run_workers(made.queue, made.reconcile, 2)))
+        for close in (routers.close, made.close, scraper.close, client.close):
+            self._closing.append(close)
+
+    async def kill_controller(self) -> None:
+        """End the process at once, wherever it is."""
+        for task in self._controller:
+            task.cancel()
+        await asyncio.gather(*self._controller, return_exceptions=True)
+        self._controller = []
+
+    def declare(self, replicas: int) -> None:
+        self.server.put(deployment_body([{"name": "server", "replicas": replicas}]), manager="kubectl")
+
+    def scale(self, replicas: int) -> None:
+        body = self.server.get(MODEL_DEPLOYMENTS, "chat", "team")
+        assert body is not None
+        body["spec"]["roles"][0]["replicas"] = replicas
+        self.server.put(body, manager="kubectl")
+
+    @property
+    def serving(self) -> int:
+        """Members that the router would choose."""
+        return sum(member.eligible for member in self.router.members)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        body = self.server.get(MODEL_DEPLOYMENTS, "chat", "team")
+        found: dict[str, Any] = (body or {}).get("status") or {}
+        return found
+
+    def settled(self, replicas: int) -> bool:
+        """So many replicas are there and serve, and nothing is under way."""
+        return (
+            len(self.server.list(PODS, "team")) == replicas
+            and self.serving == replicas
+            and not self.status.get("retirement")
+        )
+
+    def reasons(self) -> set[str]:
+        return {event["reason"] for event in self.server.list(EVENTS, "team")}
+
+    async def until(self, condition: Callable[[], object], what: str) -> None:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not condition():
+                try:
+                    await self.clock.sleep(0.5)
+                except asyncio.CancelledError:
+                    raise AssertionError(f"never came true: {what}; {self.status}") from None
+
+
+@asynccontextmanager
+async def live(directory: Path) -> AsyncIterator[Live]:
+    """A world that is taken down afterwards."""
+    made = Live(directory)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()

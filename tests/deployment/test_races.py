@@ -1,0 +1,99 @@
+"""Retirement while others write as well: leaders that change, Pods that are made again, counts that rise meanwhile."""
+
+from __future__ import annotations
+
+from controller.api import PODS, Pod
+from controller.kube import Transient
+from tests.deployment.direct import Moment
+from tests.deployment.world import World
+
+
+async def test_a_new_leader_starts_the_phase_it_finds_afresh(chat: World):
+    chat.engines.holds[chat.uid("chat-server-1")] = 1
+    chat.scale(1)
+    await chat.run(230)
+    assert chat.state == "Draining"
+    chat.start()  # nobody led for a quarter of an hour
+    chat.clock.advance(900)
+    await chat.run(230)
+    assert chat.state == "Draining"
+    assert "RetirementResumed" in chat.reasons()
+    await chat.run(20)
+    assert chat.state == "Aborted"
+
+
+async def test_a_pod_of_the_same_name_is_not_touched_by_a_deletion(chat: World):
+    """A deletion whose target went meanwhile finds another Pod of the name."""
+    chat.scale(1)
+    victim: list[Pod] = [pod for pod in chat.pods() if pod.metadata.name == "chat-server-1"]
+
+    def swap(moment: Moment, verb: str, plural: str, name: str) -> None:
+        if (moment, verb, plural) == (Moment.BEFORE, "delete", "pods") and victim:
+            victim.clear()
+            body = chat.server.get(PODS, name, "team")
+            assert body is not None
+            chat.server.delete(PODS, name, "team")
+            for member in ("uid", "resourceVersion", "creationTimestamp"):
+                body["metadata"].pop(member)
+            body["metadata"]["ownerReferences"] = []
+            chat.server.put(body, manager="somebody")
+
+    chat.start(swap)
+    await chat.run(60)
+    assert victim == []
+    assert chat.names() == ["chat-server-0", "chat-server-1"]
+    assert chat.state == ""
+
+
+async def test_a_count_that_rises_between_the_look_and_the_writing_down_wins(chat: World):
+    """The step to Deleting is refused when anything of the deployment has changed since it was looked at."""
+    chat.scale(1)
+    raced: list[str] = []
+
+    def raise_the_count(moment: Moment, verb: str, plural: str, name: str) -> None:
+        del name
+        operation = chat.retirement
+        ready = operation is not None and operation.state == "Draining" and chat.engines.reads == 2
+        if ready and (moment, verb, plural) == (Moment.BEFORE, "patch", "modeldeployments") and not raced:
+            raced.append("now")
+            chat.scale(2)
+
+    uid = chat.uid("chat-server-1")
+    chat.start(raise_the_count)
+    await chat.run(30)
+    assert raced == ["now"]
+    assert chat.uid("chat-server-1") == uid
+    assert chat.eligible() == ["chat-server-0", "chat-server-1"]
+    assert "Deleting" not in chat.states()
+
+
+async def test_a_read_that_straddles_a_restart_counts_for_nothing(chat: World):
+    chat.scale(1)
+    await chat.run(0)
+    while chat.engines.reads < 1:
+        await chat.turn()
+        chat.clock.advance(1)
+    chat.restart_container("chat-server-1")
+    await chat.run(2)
+    assert chat.state == "Draining"
+    await chat.run(5)
+    assert chat.names() == ["chat-server-0"]
+
+
+async def test_an_api_server_that_fails_for_a_while_costs_time_and_nothing_else(chat: World):
+    failures = iter(range(1000))
+
+    def flaky(moment: Moment, verb: str, plural: str, name: str) -> None:
+        del verb, plural, name
+        if next(failures) % 3 == 0:
+            raise Transient(f"the connection broke {moment.value}")
+
+    chat.start(flaky)
+    chat.scale(1)
+    for _ in range(200):
+        try:
+            await chat.turn()
+        except Transient:
+            chat.kubelet()
+        chat.clock.advance(1)
+    assert (chat.state, chat.eligible()) == ("", ["chat-server-0"])

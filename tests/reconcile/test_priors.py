@@ -1,0 +1,198 @@
+"""Capacity priors in the loop: resolved once, shown in status, and a changed catalog makes a role start anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.api import CONFIG_MAPS, MODEL_DEPLOYMENTS, render_crds
+from tests.reconcile.harness import World, world
+
+PRIOR = {
+    "type": "TokenThroughput",
+    "tokenThroughput": {
+        "ttftTargetMilliseconds": "2000",
+        "itlTargetMilliseconds": "33",
+        "stableWindowSeconds": 20,
+        "panicWindowSeconds": 10,
+    },
+    "capacityPrior": {},
+}
+
+
+def catalog(total: str) -> str:
+    """One profile of Qwen3-8B on one H200: the highest point of the published sweep, with its throughput as given."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "worker.gpustack.ai/v1alpha1",
+            "kind": "ModelDeploymentScalerCapacityPriorCatalog",
+            "metadata": {"name": "local"},
+            "profiles": [
+                {
+                    "role": "Server",
+                    "model": {"name": "Qwen/Qwen3-8B"},
+                    "quantization": "bf16",
+                    "engine": {"name": "vLLM"},
+                    "hardware": "nvidia-h200",
+                    "parallel": {"gpus": 1, "tp": 1},
+                    "workload": {"inputTokens": 1024, "outputTokens": 256, "cacheBehavior": "AllMisses"},
+                    "points": [
+                        {
+                            "concurrency": 32,
+                            "totalTokensPerSecond": total,
+                            "outputTokensPerSecond": str(float(total) / 5),
+                            "ttftMilliseconds": {"p50": "490.591", "p90": "689.956", "p99": "736.115"},
+                            "itlMilliseconds": {"p50": "6.576", "p90": "6.824", "p99": "20.012"},
+                            "requests": 800,
+                        }
+                    ],
+                }
+            ],
+        }
+    )
+
+
+@pytest.fixture
+async def team(tmp_path: Path) -> AsyncIterator[World]:
+    async with world(tmp_path) as made:
+        for crd in render_crds(["ModelArtifact", "InstanceType"]):
+            made.server.install_crd(crd)
+        made.server.put(
+            {
+                "apiVersion": "worker.gpustack.ai/v1alpha1",
+                "kind": "ModelArtifact",
+                "metadata": {"name": "weights", "namespace": "team"},
+                "spec": {"source": {"huggingFace": {"repository": "Qwen/Qwen3-8B"}}},
+            }
+        )
+        made.server.put(
+            {
+                "apiVersion": "worker.gpustack.ai/v1alpha1",
+                "kind": "InstanceType",
+                "metadata": {"name": "h200"},
+                "spec": {"acceleratable": True, "acceleratorGroup": "nvidia-h200", "os": "linux", "arch": "amd64"},
+                "status": {"detail": {"manufacturer": "nvidia", "product": "NVIDIA H200", "memory": "143771Mi"}},
+            }
+        )
+        yield made
+
+
+def _target(team: World, **role: Any) -> None:
+    team.target()
+
+    def complete(obj: dict[str, Any]) -> None:
+        obj["spec"]["model"]["artifactRef"] = {"name": "weights"}
+        obj["spec"]["roles"][0].update({"extraArgs": ["--tensor-parallel-size", "1"], **role})
+
+    team.edit(MODEL_DEPLOYMENTS, "chat", complete)
+
+
+def _config_map(team: World, total: str) -> None:
+    data = {"catalog.yaml": catalog(total)}
+    team.server.put(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "local", "namespace": "team"}, "data": data}
+    )
+
+
+async def test_a_role_is_divided_by_its_resolved_prior_and_status_says_which(team: World):
+    _target(team)
+    _config_map(team, "1333.334")
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm={**PRIOR, "capacityPrior": {"catalogRef": {"name": "local"}}})
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "2,400 tokens/s need three of 1,000.0005")
+    assert team.reason("CapacityPriorResolved") == "CatalogResolved"
+    capacity = team.status().roles[0].capacity
+    assert capacity is not None
+    assert (str(capacity.source), str(capacity.selection), capacity.operating_point.concurrency) == (
+        "Catalog",
+        "ExplicitSaturation",
+        32,
+    )
+    assert capacity.identity.startswith("Server/Qwen/Qwen3-8B/bf16/vllm/nvidia-h200/")
+    assert str(capacity.effective_tokens_per_second) == "1000.0005"
+
+
+async def test_what_the_published_sweep_gives(team: World):
+    _target(team)
+    _config_map(team, "17135.159")
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(mode="Shadow", algorithm={**PRIOR, "capacityPrior": {"catalogRef": {"name": "local"}}})
+    await team.controller()
+    await team.until(lambda: team.reason("CapacityPriorResolved") == "CatalogResolved", "resolved")
+    capacity = team.status().roles[0].capacity
+    assert (str(capacity.seed_tokens_per_second), str(capacity.effective_tokens_per_second)) == (
+        "17135.159",
+        "12851.36925",
+    )
+
+
+REASONS = [
+    ("no such ConfigMap", {"catalogRef": {"name": "nosuch"}}, {}, "ConfigMapNotFound"),
+    ("a ConfigMap without a catalog in it", {"catalogRef": {"name": "empty"}}, {}, "CatalogInvalid"),
+    ("a model the embedded catalog does not have at this quantization", {}, {"extraArgs": ["--quantization", "int4"]}, "ProfileNotFound"),
+    ("a pool that does not exist", {"catalogRef": {"name": "local"}}, {"instanceType": "nosuch"}, "RoleIdentityUnresolved"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("prior", "role", "reason"), [c[1:] for c in REASONS], ids=[c[0] for c in REASONS])
+async def test_an_unresolved_prior_holds_the_count_and_says_why(team: World, prior, role, reason):
+    _target(team, **role)
+    _config_map(team, "1333.334")
+    team.server.put(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "empty", "namespace": "team"},
+            "data": {"a": "b"},
+        }
+    )
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm={**PRIOR, "capacityPrior": prior})
+    await team.controller()
+    await team.until(lambda: team.reason("CapacityPriorResolved") == reason, reason)
+    await team.until(lambda: team.reason("ScalingActive") == "NoCapacity", "nothing to divide by")
+    await team.ticks(3)
+    assert team.count() == 1
+
+
+async def test_a_changed_catalog_changes_the_fingerprint_and_the_role_forgets_what_it_computed_before(team: World):
+    _target(team)
+    _config_map(team, "1333.334")
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm={**PRIOR, "capacityPrior": {"catalogRef": {"name": "local"}}})
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "three of 1,000")
+    before = team.status().roles[0].capacity.fingerprint
+    _config_map(team, "4000")
+    await team.until(
+        lambda: team.status().roles[0].capacity.fingerprint != before, "taken up without a change of the scaler"
+    )
+    history = team.status().roles[0].stabilization_history
+    assert all(entry.replicas <= 3 for entry in history)
+    await team.until(lambda: team.count() == 1, "2,400 tokens/s need one of 3,000")
+
+
+async def test_an_explicit_capacity_wins_over_the_prior(team: World):
+    _target(team)
+    _config_map(team, "17135.159")
+    (await team.replica(0)).load(1800, 600)
+    explicit = {**PRIOR["tokenThroughput"], "targetTokensPerSecond": "1000"}
+    team.scaler(algorithm={**PRIOR, "tokenThroughput": explicit, "capacityPrior": {"catalogRef": {"name": "local"}}})
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "the person's number")
+    assert str(team.status().roles[0].capacity.source) == "Explicit"
+
+
+async def test_without_a_prior_asked_for_there_is_no_condition(team: World):
+    _target(team)
+    (await team.replica(0)).load(1800, 600)
+    team.scaler()
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "scaled")
+    assert team.reason("CapacityPriorResolved") == ""
+    assert team.server.get(CONFIG_MAPS, "local", "team") is None

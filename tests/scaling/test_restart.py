@@ -1,0 +1,200 @@
+"""A restart in the middle of anything: the persisted memory decides as the old process would have, or holds."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.scaling import (
+    Adaptive,
+    Algorithm,
+    Behavior,
+    DirectionBehavior,
+    PersistedRole,
+    Predictive,
+    Proportional,
+    RoleCapacity,
+    RoleDecision,
+    Stage,
+    State,
+    TokenThroughput,
+    decide,
+    initial_state,
+    persist,
+    restore,
+)
+from controller.scaling.state import LARGEST_PERSISTED_BYTES, Panic
+from tests.scaling.world import INTERVAL, World, running, server_world
+
+ALGORITHMS = [
+    pytest.param(running(10.0), id="Proportional"),
+    pytest.param(TokenThroughput(), id="TokenThroughput"),
+    pytest.param(Predictive(horizon_seconds=60.0), id="Predictive"),
+    pytest.param(Adaptive(), id="Adaptive"),
+]
+
+
+def through_status(state: State, now: float) -> State:
+    """What another process makes of what this one persisted, through JSON as status has it."""
+    record = msgspec.json.encode(persist(state, "server"))
+    assert len(record) <= LARGEST_PERSISTED_BYTES
+    return restore({"server": msgspec.json.decode(record, type=PersistedRole)}, now)
+
+
+def restart(world: World) -> None:
+    """Another process takes over."""
+    world.state = through_status(world.state, world.now)
+
+
+def drive(
+    algorithm: Algorithm, loads: list[int], restart_at: int | None, *, down_window: float = 300.0, per_step: int = 4
+) -> list[int]:
+    """The declared counts, tick by tick, of a run whose counts are carried out at once. Loads are in replicas."""
+    behavior = Behavior(scale_down=DirectionBehavior(stabilization_window_seconds=down_window))
+    world = server_world(3, algorithm, behavior=behavior, high=40)
+    counts = []
+    for index in range(len(loads) * per_step):
+        load = loads[index // per_step]
+        role = world.roles["server"]
+        role.serve(1000.0 * load, INTERVAL)
+        for engine in role.engines:
+            engine.running = 10.0 * load / len(role.engines)
+        desired = world.tick().role("server").desired
+        counts.append(desired)
+        # The engines serve any load: what is compared is the decision, not the plant.
+        role.current = desired
+        if index == restart_at:
+            restart(world)
+    return counts
+
+
+# Learnt ratios and forecasts are worth what was seen, and a new process does not see its first interval: for those
+# two the promise rests on the down window as well.
+SHRINKS = [
+    *(
+        pytest.param(*case.values, window, id=f"{case.id} {window:.0f} s")
+        for case in ALGORITHMS[:2]
+        for window in (0.0, 120.0)
+    ),
+    *(pytest.param(*case.values, 300.0, id=f"{case.id} 300 s") for case in ALGORITHMS),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "down_window"), SHRINKS)
+@given(loads=st.lists(st.integers(0, 12), min_size=12, max_size=20), restart_at=st.integers(2, 60))
+@settings(max_examples=12, deadline=None)
+def test_a_restart_never_commits_a_shrink_that_the_run_without_it_would_not_have_committed(
+    algorithm: Algorithm, down_window: float, loads: list[int], restart_at: int
+) -> None:
+    without = drive(algorithm, loads, None, down_window=down_window)
+    with_one = drive(algorithm, loads, restart_at, down_window=down_window)
+    lowest = without[0]
+    for index, (mine, theirs) in enumerate(zip(with_one, without, strict=True)):
+        lowest = min(lowest, theirs)
+        assert mine >= lowest, (index, with_one, without)
+
+
+def replayed(algorithm: Algorithm, loads: list[int], restart_at: int) -> tuple[list[RoleDecision], list[RoleDecision]]:
+    """Decisions on the same observations, as in Shadow: without a restart, and with one."""
+    world = server_world(3, algorithm, high=40)
+    observations = []
+    for index in range(len(loads) * 4):
+        role, load = world.roles["server"], loads[index // 4]
+        role.serve(1000.0 * load, INTERVAL)
+        for engine in role.engines:
+            engine.running = 10.0 * load / len(role.engines)
+        world.tick()
+        observations.append(world.observe())
+    state, other = initial_state(), []
+    for index, observation in enumerate(observations):
+        state, decision = decide(world.spec, world.capacity, state, observation, observation.now)
+        other.append(decision.role("server"))
+        if index == restart_at:
+            state = through_status(state, observation.now)
+    return [decision.role("server") for decision in world.decisions], other
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS[:2])
+@given(loads=st.lists(st.integers(0, 12), min_size=14, max_size=24), restart_at=st.integers(2, 40))
+@settings(max_examples=25, deadline=None)
+def test_one_stable_window_after_a_restart_the_same_observations_give_the_same_counts(
+    algorithm: Algorithm, loads: list[int], restart_at: int
+) -> None:
+    without, with_one = replayed(algorithm, loads, restart_at)
+    # A panic needs a quiet panic window to be seen before its stable window begins.
+    stable = 300.0 if isinstance(algorithm, Proportional) else 180.0 + 60.0
+    # The first new sample is a baseline, the second gives the first rate; a window of rates later all is as it was.
+    again = restart_at + 2 + round(stable / INTERVAL) + 1
+    assert [role.raw for role in with_one[again:]] == [role.raw for role in without[again:]]
+    assert [role.desired for role in with_one[again:]] == [role.desired for role in without[again:]]
+
+
+def test_a_restart_in_a_panic_goes_on_with_its_floor() -> None:
+    world = server_world(1, TokenThroughput())
+    world.decide()
+    world.run("server", 500.0, 300.0, follow=True)
+    world.run("server", 6000.0, 120.0, follow=True)
+    restart(world)
+    assert isinstance(world.state.roles["server"].panic, Panic)
+    decision = world.run("server", 100.0, 60.0, follow=True)
+    assert (decision.raw, decision.desired) == (6, 6)
+
+
+def test_after_a_restart_the_counts_are_held_and_the_record_says_until_when() -> None:
+    world = server_world(6, TokenThroughput())
+    world.decide()
+    world.run("server", 500.0, 290.0)
+    restart(world)
+    decision = world.run("server", 500.0, 90.0)
+    assert decision.desired == 6
+    assert decision.limited_by is Stage.COVERAGE
+    assert decision.next_change_time == world.now - 75.0 + 180.0
+
+
+def test_growing_does_not_wait_after_a_restart() -> None:
+    world = server_world(2, TokenThroughput())
+    world.decide()
+    world.run("server", 1900.0, 300.0)
+    restart(world)
+    assert world.run("server", 6000.0, 60.0).desired >= 5
+
+
+def test_an_hour_of_absence_makes_the_down_window_unknown() -> None:
+    world = server_world(6, TokenThroughput())
+    world.decide()
+    world.run("server", 500.0, 600.0)
+    restart(world)
+    world.now += 3600.0
+    decision = world.run("server", 500.0, 240.0)
+    assert decision.desired == 6
+    assert decision.limited_by is Stage.STABILIZATION
+    assert world.run("server", 500.0, 120.0).desired == 1
+
+
+def test_a_record_from_the_future_is_not_believed() -> None:
+    world = server_world(6, TokenThroughput())
+    world.decide()
+    world.run("server", 500.0, 600.0)
+    kept = persist(world.state, "server")
+    assert restore({"server": kept}, world.now - 1.0).roles == {}
+    assert restore({"server": kept}, world.now).roles["server"].history == kept.history
+
+
+def test_a_role_never_decided_persists_nothing() -> None:
+    assert persist(initial_state(), "server") == PersistedRole()
+    assert restore({"server": PersistedRole()}, 0.0).roles["server"].history.known_since is None
+
+
+def test_a_new_fingerprint_drops_what_was_computed_under_the_old_one_also_after_a_restart() -> None:
+    world = server_world(6, TokenThroughput())
+    world.decide()
+    world.run("server", 500.0, 600.0)
+    restart(world)
+    world.capacity = {"server": RoleCapacity(effective_tokens_per_second=2000.0, fingerprint="another")}
+    world.run("server", 500.0, 30.0)
+    kept = world.state.roles["server"]
+    assert kept.fingerprint == "another"
+    assert kept.history.known_since == world.now
+    assert kept.flows[0].end >= world.now - INTERVAL
