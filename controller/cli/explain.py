@@ -19,7 +19,7 @@ from controller.api import (
     render,
 )
 from controller.cli.options import Output, OutputOption, package_version
-from controller.foundation import OperationFailed, format_time, parse_time, wall_now
+from controller.foundation import OperationFailed, UsageError, format_time, parse_time, wall_now
 
 _EVENTS_SHOWN = 5
 # Conditions whose "True" is bad news; of the others "False" is.
@@ -70,6 +70,8 @@ async def _read(name: str, namespace: str | None, kubeconfig: str | None, contex
         events = (await client.list(EVENTS, where)).items
     except NotFound:
         raise OperationFailed(f"there is no ModelDeploymentScaler {name} in namespace {where}") from None
+    except ValueError as failure:
+        raise UsageError(str(failure)) from None
     except ApiError as failure:
         raise OperationFailed(f"cannot read the scaler from {connection.server}: {failure}") from None
     finally:

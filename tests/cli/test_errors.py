@@ -35,6 +35,7 @@ CASES = [
         1,
         "cannot listen on",
     ),
+    ("a scaler that can be none", ["explain", "a b", "--kubeconfig", "KUBECONFIG"], 2, "not a name"),
     ("a record file that is not there", ["decide", "/nonexistent.jsonl"], 2, "/nonexistent.jsonl"),
     ("a file that holds no records", ["decide", __file__], 2, "not a decision record"),
     ("a kind that has no definition", ["crd", "--kind", "Nosuch"], 2, "Nosuch"),
