@@ -297,8 +297,14 @@ class Reconciler:
         shrinks = any(count < current[name] for name, count in wanted.items())
         failure: ApiError | None = refusal
         try:
+            # Also before a raise: the write tells whether the scaler still asks for it, which a cache may not show yet.
             outcome = await self._reporter.write(
-                key, scaler, status, new, memory, now_or_never=shrinks or refusal is not None
+                key,
+                scaler,
+                status,
+                new,
+                memory,
+                now_or_never=bool(wanted) or refusal is not None,
             )
         except ApiError as error:
             failure, outcome = error, StatusOutcome.FAILED

@@ -6,10 +6,11 @@ process is deposed.
 
 from __future__ import annotations
 
+import contextlib
 from enum import StrEnum
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MdsView, ScalerStatus
-from controller.kube import Conflict, ConsistencyStore, KubeClient, NotFound, merge_patch
+from controller.kube import ApiError, Conflict, ConsistencyStore, KubeClient, NotFound, merge_patch
 from controller.reconcile.binding import believed
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.report import status_patch
@@ -38,17 +39,15 @@ class StatusWriter:
         self._consistency = consistency
 
     async def write(self, key: str, scaler: MdsView, status: ScalerStatus, memory: ScalerMemory) -> StatusOutcome:
-        """Store `status`. After a conflict the live object is looked at; a changed spec means a new reconcile. Raises
-        ApiError."""
+        """Store `status`. After a conflict or a failure the live object is looked at; a changed spec means a new
+        reconcile, whatever became of the status. Raises ApiError."""
         view = scaler
         for attempt in range(_ATTEMPTS):
             if attempt:
-                live = await self._live(scaler)
-                if live is None or live.metadata.uid != scaler.metadata.uid:
-                    return StatusOutcome.GONE
-                if live.metadata.generation != scaler.metadata.generation or live.deleting != scaler.deleting:
-                    return StatusOutcome.OUTDATED
-                view = live
+                found = await self._look(scaler)
+                if isinstance(found, StatusOutcome):
+                    return found
+                view = found
             if overtaken(view, memory):
                 memory.deposed = True
                 return StatusOutcome.DEPOSED
@@ -66,17 +65,29 @@ class StatusWriter:
                 continue
             except NotFound:
                 return StatusOutcome.GONE
+            except ApiError:
+                # The caller may go on without the status, but not for a scaler that is no longer what the cache shows.
+                with contextlib.suppress(ApiError):
+                    if isinstance(found := await self._look(scaler), StatusOutcome):
+                        return found
+                raise
             meta = answer.metadata
             self._consistency.wrote(key, meta.uid, MODEL_DEPLOYMENT_SCALERS, meta.namespace, meta.resource_version)
             return StatusOutcome.WRITTEN
         return StatusOutcome.CONTENDED
 
-    async def _live(self, scaler: MdsView) -> MdsView | None:
+    async def _look(self, scaler: MdsView) -> MdsView | StatusOutcome:
+        """The scaler as it is now, or that it is gone or asks for something else."""
         meta = scaler.metadata
         try:
-            return await self._client.get(MODEL_DEPLOYMENT_SCALERS, meta.name, meta.namespace, type_=MdsView)
+            live = await self._client.get(MODEL_DEPLOYMENT_SCALERS, meta.name, meta.namespace, type_=MdsView)
         except NotFound:
-            return None
+            return StatusOutcome.GONE
+        if live.metadata.uid != meta.uid:
+            return StatusOutcome.GONE
+        if live.metadata.generation != meta.generation or live.deleting != scaler.deleting:
+            return StatusOutcome.OUTDATED
+        return live
 
 
 def overtaken(scaler: MdsView, memory: ScalerMemory) -> bool:
