@@ -223,7 +223,8 @@ def _loader_class(package: Any) -> type[Any]:
                 return True
             self.plugin_answer = answer = await run_plugin(_plain(self._user["exec"]))
             for name in ("token", "cert_file", "key_file"):
-                vars(self).pop(name, None)
+                if name in vars(self):
+                    delattr(self, name)
             if answer.token:
                 self.token = f"Bearer {answer.token}"
             if answer.certificate:

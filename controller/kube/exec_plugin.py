@@ -1,8 +1,8 @@
 """Credentials from a program (`aws eks get-token` and the like), by the ExecCredential protocol of client-go.
 
 Promised: the program never sees a terminal (it could wait for a person for ever), is killed with all its children when
-it is not waited for any longer, and may write as much as it likes. What it writes reaches no message, neither its answer
-nor its complaints: both may hold tokens.
+it is not waited for any longer, and may write as much as it likes. What it writes reaches no message, neither its
+answer nor its complaints: both may hold tokens.
 
 Not promised: `provideClusterInfo`.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
+import datetime as dt
 import json
 import os
 import signal
@@ -66,7 +66,7 @@ async def run_plugin(config: Mapping[str, Any]) -> PluginAnswer:
         start_new_session=True,
     )
     try:
-        output = await _read(process)
+        output = await _read(process.stdout)
         code = await process.wait()
     finally:
         _kill(process)
@@ -75,10 +75,9 @@ async def run_plugin(config: Mapping[str, Any]) -> PluginAnswer:
     return _read_answer(output, api_version, str(config["command"]))
 
 
-async def _read(process: asyncio.subprocess.Process) -> bytes:
-    assert process.stdout is not None
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
     output = bytearray()
-    while chunk := await process.stdout.read(65536):
+    while stream is not None and (chunk := await stream.read(65536)):
         output += chunk
         if len(output) > MAX_ANSWER_BYTES:
             raise UsageError(f"exec: the plugin wrote more than {MAX_ANSWER_BYTES} bytes")
@@ -116,9 +115,9 @@ def _read_expiry(text: object, command: str) -> float | None:
     if not text:
         return None
     try:
-        moment = datetime.datetime.fromisoformat(str(text))
+        moment = dt.datetime.fromisoformat(str(text))
     except ValueError:
         raise UsageError(f"exec: the answer of {command} has an unreadable expirationTimestamp") from None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
+        moment = moment.replace(tzinfo=dt.UTC)
     return moment.timestamp()
