@@ -209,8 +209,8 @@ class World:
             }
         )
 
-    async def replica(self, ordinal: int, target: str = "chat") -> ScriptedEngine:
-        """A Ready replica with an engine of its own."""
+    async def replica(self, ordinal: int, target: str = "chat", *, ready: bool = True) -> ScriptedEngine:
+        """A replica with an engine of its own: Ready, or on a node and loading. An existing one is replaced."""
         number = next(_addresses)
         engine = ScriptedEngine(self.clock, f"{_NETWORK}.{number // 250 % 250}.{number % 250 + 1}")
         await engine.start()
@@ -251,7 +251,7 @@ class World:
                     "phase": "Running",
                     "podIP": engine.address,
                     "conditions": [
-                        {"type": "Ready", "status": "True", "lastTransitionTime": now},
+                        {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now},
                         {"type": "PodScheduled", "status": "True", "lastTransitionTime": now},
                     ],
                 },
