@@ -11,9 +11,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from controller.operations import (
     KubeMetrics,
     LoopLag,
-    QueueMetrics,
-    ReconcileMetrics,
     ScalerMetrics,
+    WorkMetrics,
     register_build_info,
 )
 
@@ -35,8 +34,7 @@ def render() -> str:
     """The whole page."""
     registry = CollectorRegistry()
     KubeMetrics(registry)
-    QueueMetrics(registry, "scalers")
-    ReconcileMetrics(registry, "scalers", 1)
+    WorkMetrics(registry)
     ScalerMetrics(registry)
     LoopLag(registry)
     register_build_info(registry, "0")
