@@ -55,6 +55,7 @@ from controller.operations import (
     KubeMetrics,
     Lifecycle,
     LoopLag,
+    ModelDeploymentMetrics,
     OperationsServer,
     Probe,
     ReconcileMetrics,
@@ -140,6 +141,7 @@ class Controller:
         register_build_info(registry, version)
         self._kube_metrics = kube_metrics = KubeMetrics(registry)
         self._work_metrics = WorkMetrics(registry)
+        self._deployment_metrics = ModelDeploymentMetrics(registry)
         self._health = Health()
         self._lag = LoopLag(registry)
         self._endpoints = OperationsServer(registry, self._health, settings.metrics_address, settings.health_address)
@@ -276,6 +278,7 @@ class Controller:
             namespaces=self._settings.namespaces,
             deployments=self._caches.targets,
             pods=self._caches.pods,
+            metrics=self._deployment_metrics,
             queue_observer=self._work_metrics.queue(_DEPLOYMENT_LOOP),
             reflector_observer=self._kube_metrics,
         )

@@ -11,6 +11,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from controller.operations import (
     KubeMetrics,
     LoopLag,
+    ModelDeploymentMetrics,
     ScalerMetrics,
     WorkMetrics,
     register_build_info,
@@ -23,7 +24,9 @@ Generated from the code by `python -m hack.generate_metrics_docs`; do not edit.
 
 Names and meanings of `workqueue_*`, `rest_client_*`, `leader_election_*` and `controller_runtime_*` are those of
 client-go and controller-runtime, so their dashboards work. Ours start with `mdscaler_`. Times are wall-clock seconds.
-A value that is not known has no series: unknown is not zero. The series of a deleted scaler are removed.
+A value that is not known has no series: unknown is not zero. The series of a deleted
+scaler or deployment are removed. `mdscaler_deployment_*`, `mdscaler_retirement_*`, `mdscaler_drain_*` and
+`mdscaler_pods_*` are those of standalone mode, see [retirement.md](retirement.md).
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -36,6 +39,7 @@ def render() -> str:
     KubeMetrics(registry)
     WorkMetrics(registry)
     ScalerMetrics(registry)
+    ModelDeploymentMetrics(registry)
     LoopLag(registry)
     register_build_info(registry, "0")
     rows = {}

@@ -1,5 +1,6 @@
 """How this process is watched and run: logs, metrics, health, endpoints, order of start and stop."""
 
+from controller.operations.deployment_metrics import ModelDeploymentMetrics
 from controller.operations.health import Check, Health, Probe, Verdict
 from controller.operations.kube_metrics import KubeMetrics
 from controller.operations.lifecycle import Component, Lifecycle
@@ -18,6 +19,7 @@ __all__ = [
     "Lifecycle",
     "LogFormat",
     "LoopLag",
+    "ModelDeploymentMetrics",
     "OperationsServer",
     "Probe",
     "QueueMetrics",
