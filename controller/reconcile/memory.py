@@ -31,6 +31,7 @@ class ScalerMemory:
     startups: dict[str, float] = field(default_factory=dict)  # Pod UID → seconds, not yet given to a decision
     next_tick: float = 0.0  # model time
     tick_generation: int = 0  # the spec's generation that the last tick was made for
+    prior_inputs: tuple[object, ...] = ()  # what its priors were resolved from
     # The binding in this leadership.
     own_term: int | None = None
     acquired_time: float | None = None

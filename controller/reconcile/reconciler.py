@@ -1,8 +1,9 @@
 """One reconcile of one ModelDeploymentScaler: look, sample, decide, bind, commit, report.
 
-A reconcile is made when the scaler, its target or a Pod of it changed, and at every sampling interval. Between two
-intervals it only looks: whether the spec is valid, the target there, a binding to be given back. At the interval it
-samples the engines and decides; an Active scaler then makes sure of its binding and commits.
+A reconcile is made when the scaler, its target, a Pod of it or what its priors rest on changed, and at every sampling
+interval. Between two intervals it only looks: whether the spec is valid, the target there, a binding to be given back.
+At the interval, and at once when the spec or what the priors rest on changed, it samples the engines and decides; an
+Active scaler then makes sure of its binding and commits.
 
 The order of writes is the order of safety: the memory that a shrink relies on is in the status before the count falls
 (a raise does not wait for a status that cannot be written), and a count is only ever written under the fence.
@@ -83,7 +84,9 @@ class Caches:
 
     scaler: Callable[[str], MdsView | None]
     target: Callable[[str], ModelDeployment | None]
-    priors: Callable[[ScalerSpec, ModelDeployment], PriorSources]
+    priors: Callable[[str, ScalerSpec, ModelDeployment], PriorSources]
+    # What `priors` would rest on now, to be compared with what it was; empty where no prior is asked for.
+    prior_inputs: Callable[[ScalerSpec, ModelDeployment], tuple[object, ...]]
     held: Callable[[str], Sequence[ModelDeployment]]  # by the scaler's UID
 
 
@@ -227,7 +230,8 @@ class Reconciler:
         now = self._clock.now()
         late = now - memory.next_tick
         # A tick further away than an interval was set before the clock was set back: it is due now, not in an hour.
-        if -interval <= late < 0.0 and generation == memory.tick_generation:
+        inputs = self._caches.prior_inputs(spec, target)
+        if -interval <= late < 0.0 and generation == memory.tick_generation and inputs == memory.prior_inputs:
             self._sampler.look(target, names, memory)
             return RequeueAfter(self._clock.wall_seconds(-late))
         # On the beat where possible, so that an interval stays an interval; after a pause or a jump, from now.
@@ -248,7 +252,8 @@ class Reconciler:
     def _decide(self, key: str, spec: ScalerSpec, status: ScalerStatus, sampled: Sampled, memory: ScalerMemory) -> Tick:
         """Decide, remember, record."""
         memory.mixes = with_mixes(memory.mixes, sampled.observation)
-        sources = self._caches.priors(spec, sampled.target)
+        memory.prior_inputs = self._caches.prior_inputs(spec, sampled.target)
+        sources = self._caches.priors(key, spec, sampled.target)
         priors = resolve_priors(spec, sampled.target, sources, status, memory.mixes)
         planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target, priors)
         before = memory.state if memory.state is not None else restored((), sampled.observation.now)
