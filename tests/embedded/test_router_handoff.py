@@ -208,6 +208,23 @@ async def test_a_decode_member_that_refuses_costs_no_second_prefill(
     assert (await scrape(http, first))[generated] == 3
 
 
+@BOTH
+@pytest.mark.parametrize("late", [PREFILL, DECODE], ids=lambda kind: kind.value)
+async def test_a_member_that_still_loads_is_tried_again_until_it_accepts(
+    router: Router,
+    start_engine: StartEngine,
+    http: aiohttp.ClientSession,
+    dialect: EngineDialect,
+    late: EngineKind,
+) -> None:
+    engines = [
+        await start_engine(kind=kind, dialect=dialect, startup_seconds=8.0 if kind is late else 0.0, wait=False)
+        for kind in (PREFILL, DECODE)
+    ]
+    router.set_members(members(*engines))
+    assert await post(http, router) == (200, 20)
+
+
 async def test_a_request_that_breaks_every_time_ends_with_502_after_five_tries(
     router: Router, start_engine: StartEngine, serve: Callable[..., Any], http: aiohttp.ClientSession
 ) -> None:
