@@ -175,7 +175,7 @@ def resolve_role(catalog: LoadedCatalog, request: RoleRequest) -> RolePrior:
         prior.role,
         prior.reason,
         without_secrets(prior.message, secrets),
-        prior.identity,
+        without_secrets(prior.identity, secrets),
         prior.declared,
         prior.capacity,
         prior.mix,

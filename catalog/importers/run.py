@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from catalog.importers import (
     aiperf,
     benchmark_runner,
@@ -30,6 +32,7 @@ from catalog.importers.options import ImportOptions
 from catalog.importers.rules import Refusal, Refused, Rule
 from catalog.merge import merge_profiles
 from catalog.schema import Catalog, Profile, Tombstone
+from controller.foundation import redact
 
 Reader = Callable[[SourceFile, ImportOptions], Iterator[Measurement | Refusal]]
 # Called after each file with files done, files in all, rows read so far.
@@ -100,7 +103,18 @@ def import_files(
 
 
 def read_file(file: SourceFile, reader: Reader, options: ImportOptions) -> list[LabelledMeasurement | Refusal]:
-    """Every row of one file, or the one refusal of the whole file."""
+    """Every row of one file, or the one refusal of the whole file. No refusal repeats a secret of the file."""
+    rows = _read(file, reader, options)
+    secrets = file.secrets if any(isinstance(row, Refusal) for row in rows) else None
+    if not secrets:
+        return rows
+    return [
+        msgspec.structs.replace(row, detail=redact(row.detail, secrets)) if isinstance(row, Refusal) else row
+        for row in rows
+    ]
+
+
+def _read(file: SourceFile, reader: Reader, options: ImportOptions) -> list[LabelledMeasurement | Refusal]:
     rows: list[LabelledMeasurement | Refusal] = []
     try:
         for number, entry in enumerate(reader(file, options)):
@@ -110,8 +124,8 @@ def read_file(file: SourceFile, reader: Reader, options: ImportOptions) -> list[
     except Refused as refused:
         return [Refusal(file.label, "", refused.rule, refused.detail)]
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
-        detail = f"has a shape that this importer does not know ({type(error).__name__}: {error})"
-        return [Refusal(file.label, "", Rule.MALFORMED, detail[:300])]
+        detail = f"has a shape that this importer does not know ({type(error).__name__})"
+        return [Refusal(file.label, "", Rule.MALFORMED, detail)]
     if not rows:
         return [Refusal(file.label, "", Rule.EMPTY, "the file holds no row")]
     return rows
