@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import settings
+
+# How long one example takes says something about the machine and nothing about the code.
+settings.register_profile("mdscaler", deadline=None)
+settings.load_profile("mdscaler")
 
 
 def _to_stderr(*_: Any) -> Any:
