@@ -53,6 +53,7 @@ from controller.planning import PriorSources, Record, capacities, decision_spec,
 from controller.reconcile.baseline import baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
+from controller.reconcile.drift import drifts
 from controller.reconcile.fence import Holding
 from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
 from controller.reconcile.memory import Memories, ScalerMemory
@@ -68,7 +69,7 @@ from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
 from controller.reconcile.tick import Tick, tick_status, within_bounds_only
-from controller.scaling import decide
+from controller.scaling import decide, stable_window_seconds
 
 # Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log; and some five
 # minutes, after which it is not waited for: a watch that stands still has been cut long before, so the server itself
@@ -272,8 +273,9 @@ class Reconciler:
                 decision=decision,
             )
         )
-        self._reporter.decided(key, decision, sampled.views, capacity, memory)
-        return Tick(sampled, planned, capacity, priors, decision, state)
+        memory.drifts = drifts(memory.drifts, decision, priors, stable_window_seconds(planned))
+        self._reporter.decided(key, decision, sampled.views, capacity, priors, memory)
+        return Tick(sampled, planned, capacity, priors, decision, state, memory.drifts)
 
     async def _act(
         self, key: str, scaler: MdsView, spec: ScalerSpec, status: ScalerStatus, tick: Tick, memory: ScalerMemory
@@ -300,6 +302,7 @@ class Reconciler:
         new = tick_status(scaler, status, tick, memory, bound, guard, baseline, blocked, self._clock.now())
         current = {role.name: role.current for role in decision.roles}
         shrinks = any(count < current[name] for name, count in wanted.items())
+        self._reporter.drifted(scaler, memory, tick.drift_notes)
         failure: ApiError | None = refusal
         try:
             # Also before a raise: the write tells whether the scaler still asks for it, which a cache may not show yet.

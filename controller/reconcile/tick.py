@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -18,6 +19,7 @@ from controller.api import (
 )
 from controller.reconcile.baseline import Baseline
 from controller.reconcile.binder import BoundState
+from controller.reconcile.drift import Drift, drift_note
 from controller.reconcile.guards import Guard
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.report import (
@@ -32,7 +34,7 @@ from controller.reconcile.report import (
     without_capacity,
 )
 from controller.reconcile.sampler import Sampled
-from controller.scaling import Capacity, Decision, DecisionSpec, State
+from controller.scaling import Adaptive, Capacity, Correction, Decision, DecisionSpec, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,18 @@ class Tick:
     priors: ScalerPriors | None
     decision: Decision
     state: State
+    drifts: Mapping[str, Drift]
+
+    @property
+    def drift_notes(self) -> dict[str, str]:
+        """By role: what to tell of a prior that does not describe its replicas any more."""
+        if self.priors is None:
+            return {}
+        return {
+            name: drift_note(name, drift, self.priors, corrected=_corrects(self.spec, drift))
+            for name, drift in self.drifts.items()
+            if drift.alarming
+        }
 
 
 def tick_status(
@@ -98,7 +112,7 @@ def tick_status(
         dropped = drop_condition(status.conditions, ConditionType.CAPACITY_PRIOR_RESOLVED)
         status = msgspec.structs.replace(status, conditions=dropped)
     else:
-        new.append(priors_condition(tick.priors, decision, generation))
+        new.append(priors_condition(tick.priors, tick.drift_notes.values(), generation))
     return with_conditions(status, new, now)
 
 
@@ -107,6 +121,14 @@ def within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:
     bounds = {role.name: (role.min_replicas, role.max_replicas) for role in tick.spec.roles}
     current = {role.name: role.current for role in tick.decision.roles}
     return {name: count for name, count in wanted.items() if not bounds[name][0] <= current[name] <= bounds[name][1]}
+
+
+def _corrects(spec: DecisionSpec, drift: Drift) -> bool:
+    """Only Adaptive does, and only in the directions that it is allowed."""
+    algorithm = spec.algorithm
+    if not isinstance(algorithm, Adaptive):
+        return False
+    return algorithm.correction is Correction.BOTH or (algorithm.correction is Correction.LOWER and drift.factor < 1)
 
 
 def _binding(old: ScalerStatus, memory: ScalerMemory) -> Binding | None:
