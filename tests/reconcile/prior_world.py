@@ -71,8 +71,8 @@ def profile(curve: dict[int, str], input_tokens: int, output_tokens: int, **fiel
 
 
 @asynccontextmanager
-async def prior_world(directory: Path) -> AsyncIterator[World]:
-    async with world(directory) as made:
+async def prior_world(directory: Path, *, schemas: bool = True) -> AsyncIterator[World]:
+    async with world(directory, schemas=schemas) as made:
         for crd in render_crds(["ModelArtifact", "InstanceType"]):
             made.server.install_crd(crd)
         artifact(made, "Qwen/Qwen3-8B")
