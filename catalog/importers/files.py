@@ -15,6 +15,10 @@ from catalog.importers.secrets import may_hold_secrets, secrets_of
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 
 
+# What results are published in.
+_PACKED: Final = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
+
+
 class SourceFile:
     """One file: its path, the name that refusals show, and its content.
 
@@ -36,6 +40,9 @@ class SourceFile:
             self._data = self.path.read_bytes()
         except OSError as error:
             raise Refused(Rule.UNREADABLE, f"cannot be read: {error.strerror or error}") from None
+        for magic, what in _PACKED.items():
+            if self._data.startswith(magic):
+                raise Refused(Rule.UNREADABLE, f"is a {what} file: unpack it")
         return self._data
 
     @property

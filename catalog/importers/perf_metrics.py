@@ -23,7 +23,7 @@ _MILLISECONDS: Final = {"ms": 1.0, "s": 1000.0, "sec": 1000.0, "seconds": 1000.0
 
 
 class Metric(NamedTuple):
-    """Statistics of one metric: `avg`, `p50` … and its unit in lower case."""
+    """Statistics of one metric: `avg`, `p50` … and its unit as it is written."""
 
     unit: str
     statistics: Mapping[str, Any]
@@ -40,7 +40,7 @@ def metrics_of_json(document: Record) -> Metrics:
     for name, value in (holder if isinstance(holder, dict) else document).items():
         if isinstance(value, dict) and "avg" in value:
             unit = value.get("unit")
-            metrics[_name(str(name))] = Metric(unit.lower() if isinstance(unit, str) else "", value)
+            metrics[_name(str(name))] = Metric(unit if isinstance(unit, str) else "", value)
     return metrics
 
 
@@ -69,7 +69,7 @@ def metrics_of_csv(content: str) -> Metrics:
             }
             if "value" in statistics:
                 statistics["avg"] = statistics["value"]
-            metrics[_name(label)] = Metric(unit.lower(), statistics)
+            metrics[_name(label)] = Metric(unit, statistics)
     if not metrics:
         raise Refused(Rule.NOT_THIS_FORMAT, "no table under a header that starts with Metric")
     return metrics
@@ -92,7 +92,7 @@ def latency(metrics: Metrics, *names: str) -> tuple[Quantiles, float | None]:
         metric = metrics.get(name)
         if metric is None:
             continue
-        scale = _MILLISECONDS.get(metric.unit or "ms")
+        scale = _MILLISECONDS.get(metric.unit.lower() or "ms")
         if scale is None:
             raise Refused(Rule.UNITS, f"{name} has the unit {show(metric.unit)}")
         measured = []
