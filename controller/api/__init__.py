@@ -119,6 +119,7 @@ from controller.api.deployment_status import (
     RoleEndpoints,
     RouterStatus,
     ServingEndpoints,
+    ServingState,
 )
 from controller.api.foreign import ConditionView, quantity_of, seconds_of
 from controller.api.model_deployment import DeploymentMeta, ManagedFields, ModelDeployment, ReplicaWriter
@@ -322,6 +323,7 @@ __all__ = [
     "ScalerStatus",
     "ScalingPolicy",
     "ServingEndpoints",
+    "ServingState",
     "SettlingState",
     "StartupSeconds",
     "Summary",
