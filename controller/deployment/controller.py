@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from controller.api import ModelDeployment, Pod
+from controller.api import FIELD_MANAGER, ModelDeployment, Pod
 from controller.deployment.burial import Burial
 from controller.deployment.caches import AnyInformer, AnyRegistration, DeploymentCaches
 from controller.deployment.creating import Creating
 from controller.deployment.drain import DrainReader, GaugeSource, HttpGauges
 from controller.deployment.evidence import EvidenceCollector
+from controller.deployment.exec_gauges import ExecGauges, WithFallback
 from controller.deployment.lookups import Lookups
 from controller.deployment.observers import DeploymentMetrics, NoMetrics, Recorder
 from controller.deployment.reconciler import Caches, DeploymentReconciler
@@ -33,6 +34,7 @@ from controller.kube import (
     ConsistencyStore,
     Informer,
     KubeClient,
+    PodExec,
     QueueObserver,
     ReconcileOutcome,
     ReflectorObserver,
@@ -46,7 +48,7 @@ class DeploymentController:
     namespaces: empty for all. deployments, pods: informers of somebody else to listen to (the selector of `pods` must
     not be narrower than `app.kubernetes.io/name=model-deployment`). routers: where the routers of a deployment are
     asked what they hold; by default those among its Pods. gauges: how engines are read while they drain; by default
-    over HTTP with `scraper`.
+    over HTTP with `scraper`, and inside the container where that does not lead there.
     """
 
     def __init__(
@@ -75,7 +77,8 @@ class DeploymentController:
         self._caches.register_with(consistency)
         self._routers = RouterViews(routers or self._router_urls)
         withdrawal = AllOf((EndpointSlices(client), self._routers))
-        drain = DrainReader(client, gauges if gauges is not None else HttpGauges(scraper))
+        self._exec = PodExec(client.connection, user_agent=FIELD_MANAGER)
+        drain = DrainReader(client, gauges or WithFallback(HttpGauges(scraper), ExecGauges(self._exec)))
         reporter = Reporter(recorder, observed)
         writes = Writes(client, consistency, clock)
         lookups = Lookups(client)
@@ -109,8 +112,9 @@ class DeploymentController:
         return await self._reconciler.reconcile(key)
 
     async def close(self) -> None:
-        """Close the connections to routers. The client and the scraper are their owners'."""
+        """Close the connections of its own. The client and the scraper are their owners'."""
         await self._routers.close()
+        await self._exec.close()
 
     def _router_urls(self, deployment: ModelDeployment) -> list[str]:
         return router_urls(self._caches.pods_of(deployment.metadata.key))
