@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ssl
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str]) -> str:
     for url in arguments[2:]:
         try:
             body = fetch(url, seconds, most)
+        except urllib.error.HTTPError as refusal:
+            return f"{url}: HTTP {refusal.code}"
         except (OSError, ValueError) as failure:
             why = f"{url}: {failure}"
             continue
