@@ -36,6 +36,7 @@ from controller.api import (
     MODEL_ARTIFACTS,
     MODEL_DEPLOYMENT_SCALERS,
     MODEL_DEPLOYMENTS,
+    NODES,
     PODS,
     SERVICES,
     crds_as_yaml,
@@ -98,6 +99,7 @@ CLUSTER_RULES = (
     Rule("Catalogs of capacity priors, where a scaler names one.", "", CONFIG_MAPS.plural, _READ),
     Rule("What model a prior is for, where the target names an artifact.", GROUP, MODEL_ARTIFACTS.plural, _READ),
     Rule("What hardware a prior is for.", GROUP, INSTANCE_TYPES.plural, _READ),
+    Rule("The same, where an InstanceType does not say it; not read before.", NODES.group, NODES.plural, _READ),
     Rule("What happened, and its repetitions.", EVENTS.group, EVENTS.plural, ("create", "patch")),
 )
 STANDALONE_RULES = (

@@ -2,10 +2,10 @@
 
 Modules, each importing only those before it:
 
-    wire      errors · recovery · observers · classify · proxies · loaders · connection · config · transport · lines ·
-              watching · retries · wire · pages · patches · streaming · client
-    cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · reflector · store · handlers · cache ·
-              scopes · informer · lean · read_your_writes
+    wire      errors · recovery · nesting · observers · classify · proxies · loaders · connection · exec_plugin ·
+              config · transport · lines · watching · retries · wire · pages · patches · streaming · client
+    cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · endmark · reflector · store ·
+              handlers · cache · scopes · informer · lean · read_your_writes
     queue     ratelimit · workqueue · workers
     runtime   lease · leaselock · elector · event_series · events
 

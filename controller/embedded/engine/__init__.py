@@ -1,5 +1,6 @@
 """Engine servers with vLLM's HTTP API and metric names, timed by the plant."""
 
+from controller.embedded.engine.kinds import EngineDialect, EngineKind
 from controller.embedded.engine.server import (
     DEFAULT_KV_CACHE_TOKENS,
     DEFAULT_MAX_MODEL_LEN,
@@ -17,6 +18,8 @@ __all__ = [
     "DEFAULT_PORT",
     "DEFAULT_STARTUP_SECONDS",
     "EngineConfig",
+    "EngineDialect",
+    "EngineKind",
     "EngineLoad",
     "EngineServer",
     "EngineState",

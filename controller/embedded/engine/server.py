@@ -28,6 +28,7 @@ from aiohttp import web
 
 from controller.embedded.engine.completions import Answer, BadRequest, parse_completion
 from controller.embedded.engine.exposition import template
+from controller.embedded.engine.kinds import EngineDialect, EngineKind
 from controller.embedded.engine.metrics import EngineMetrics
 from controller.embedded.httpserver import AddressInUse, HttpServer
 from controller.embedded.loopback import LoopbackAddresses
@@ -59,7 +60,10 @@ class EngineState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What an engine is. `service` carries its slowdown already; token frames hold up to `frame_tokens`."""
+    """What an engine is. `service` carries its slowdown already; token frames hold up to `frame_tokens`.
+
+    `data_parallel` ranks each have the limits given here, as in vLLM and SGLang.
+    """
 
     model_name: str
     service: ServiceTime
@@ -69,6 +73,13 @@ class EngineConfig:
     kv_cache_tokens: int = DEFAULT_KV_CACHE_TOKENS
     startup_seconds: float = DEFAULT_STARTUP_SECONDS
     frame_tokens: int = 32
+    kind: EngineKind = EngineKind.SERVER
+    dialect: EngineDialect = EngineDialect.VLLM
+    data_parallel: int = 1
+
+    def __post_init__(self) -> None:
+        if self.data_parallel < 1:
+            raise ValueError(f"data_parallel: must be at least 1, got {self.data_parallel}")
 
     @property
     def limits(self) -> BatchLimits:
