@@ -72,21 +72,33 @@ CATALOG_BOUNDS: Final = Bounds()
 
 def read_document(text: str | bytes, bounds: Bounds = CATALOG_BOUNDS) -> object:
     """The plain value (dict, list, str, int, float, bool, None) of the one document in `text`. Raises DocumentError."""
+    decoded = _decoded(text, bounds)
+    if decoded.lstrip()[:1] == "{":
+        try:
+            return _read_json(decoded, bounds)
+        except _NotJson:
+            pass  # a YAML flow mapping starts with a brace too
+    values = _read_yaml(decoded, bounds, most=1)
+    if not values:
+        raise DocumentError("the document is empty")
+    return values[0]
+
+
+def read_documents(text: str | bytes, bounds: Bounds = CATALOG_BOUNDS) -> list[object]:
+    """The plain values of all documents in a YAML or JSON text, as a manifest holds them. Raises DocumentError."""
+    return _read_yaml(_decoded(text, bounds), bounds, most=bounds.max_nodes)
+
+
+def _decoded(text: str | bytes, bounds: Bounds) -> str:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > bounds.max_bytes:
         raise DocumentError(
             f"the document has {len(data):,} bytes; the limit is {bounds.max_bytes:,}: split the catalog"
         )
     try:
-        decoded = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DocumentError(f"byte {error.start} is not UTF-8: save the document as UTF-8 text") from None
-    if decoded.lstrip()[:1] == "{":
-        try:
-            return _read_json(decoded, bounds)
-        except _NotJson:
-            pass  # a YAML flow mapping starts with a brace too
-    return _read_yaml(decoded, bounds)
 
 
 class _NotJson(Exception):
@@ -136,9 +148,9 @@ def _within_depth(value: object, depth: int) -> bool:
     return True
 
 
-def _read_yaml(text: str, bounds: Bounds) -> object:
+def _read_yaml(text: str, bounds: Bounds, most: int) -> list[object]:
     try:
-        return _build(yaml.parse(text, Loader=_Loader), bounds)
+        return _build(yaml.parse(text, Loader=_Loader), bounds, most)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -149,11 +161,11 @@ def _read_yaml(text: str, bounds: Bounds) -> object:
 _MISSING: Final = object()
 
 
-def _build(events: Any, bounds: Bounds) -> object:
-    """The value of the single document in an event stream. One stack frame per open collection."""
+def _build(events: Any, bounds: Bounds, most: int) -> list[object]:
+    """The values of the documents in an event stream, `most` of them. One stack entry per open collection."""
     stack: list[dict[str, object] | list[object]] = []
     keys: list[object] = []  # the pending key of each open mapping, _MISSING when a key comes next
-    root: object = _MISSING
+    roots: list[object] = []
     nodes = 0
     for event in events:
         kind = type(event)
@@ -175,7 +187,7 @@ def _build(events: Any, bounds: Bounds) -> object:
             continue
         elif kind is yaml.AliasEvent:
             raise _at(event, "aliases are not accepted: write the value out")
-        elif kind is yaml.DocumentStartEvent and root is not _MISSING:
+        elif kind is yaml.DocumentStartEvent and len(roots) >= most:
             raise _at(event, "a second document follows: a catalog is exactly one document")
         else:
             continue
@@ -183,15 +195,13 @@ def _build(events: Any, bounds: Bounds) -> object:
         if nodes > bounds.max_nodes:
             raise _at(event, f"the document has more than {bounds.max_nodes:,} nodes: split the catalog")
         if not stack:
-            root = value
+            roots.append(value)
         else:
             _place(stack[-1], keys, value, event)
         if kind is not yaml.ScalarEvent:
             stack.append(value)  # type: ignore[arg-type]
             keys.append(_MISSING)
-    if root is _MISSING:
-        raise DocumentError("the document is empty")
-    return root
+    return roots
 
 
 def _place(parent: dict[str, object] | list[object], keys: list[object], value: object, event: Any) -> None:

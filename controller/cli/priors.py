@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from catalog import (
     Catalog,
@@ -36,6 +35,7 @@ from catalog import (
     retire,
     role_inputs,
 )
+from catalog.document import DocumentError, read_documents
 from catalog.importers import FORMATS, ColdTail, ImportOptions, import_files
 from controller.api import PriorWorkload, RoleKind
 from controller.cli import priors_view as view
@@ -302,9 +302,9 @@ def _load(path: Path) -> LoadedCatalog:
 
 def _documents(path: Path) -> list[object]:
     try:
-        return list(yaml.safe_load_all(_read(path)))
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+        return read_documents(_read(path))
+    except DocumentError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _write(path: Path, catalog: Catalog) -> None:
