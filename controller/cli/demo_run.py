@@ -170,6 +170,7 @@ class ControllerProcess:
         self.restarts: list[float] = []  # model time
         self._arguments = [
             *("controller", "--kubeconfig", str(kubeconfig), "--namespace", NAMESPACE, "--lease-namespace", NAMESPACE),
+            "--deployments=external",  # the demo's actuator runs the replicas
             *_LEASE,
             *("--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", "127.0.0.1:0"),
             *("--record", str(records), "--clock-epoch", repr(epoch), "--clock-factor", repr(factor)),

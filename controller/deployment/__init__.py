@@ -8,7 +8,7 @@ creating, burial, reporter · reconciler, caches, controller. `drain_hook` runs 
 from controller.deployment.controller import DeploymentController
 from controller.deployment.drain import DrainReader, GaugeSource, HttpGauges, MemberLoad
 from controller.deployment.observers import DeploymentMetrics, NoMetrics, Recorder
-from controller.deployment.ownership import DeploymentsMode, Owner, Ownership, resolve_mode, who_owns
+from controller.deployment.ownership import Owner, Ownership, resolve_mode, who_owns
 from controller.deployment.retirement import (
     DRAIN_SECONDS,
     HANDOFF_SECONDS,
@@ -37,7 +37,6 @@ __all__ = [
     "AllOf",
     "DeploymentController",
     "DeploymentMetrics",
-    "DeploymentsMode",
     "DrainReader",
     "EndpointSlices",
     "Evidence",

@@ -5,6 +5,7 @@ Every method is synchronous, quick, and does not raise.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from controller.api import RetirementState
@@ -27,6 +28,10 @@ class DeploymentMetrics(Protocol):
         self, namespace: str, deployment: str, role: str, *, desired: int, ready: int, eligible: int, outdated: int
     ) -> None:
         """Where a role stands."""
+        ...
+
+    def keep_roles(self, namespace: str, deployment: str, roles: Collection[str]) -> None:
+        """These are all the roles there are."""
         ...
 
     def retirement_state(self, namespace: str, deployment: str, state: RetirementState | None) -> None:
@@ -52,7 +57,7 @@ class DeploymentMetrics(Protocol):
         ...
 
     def forget(self, namespace: str, deployment: str) -> None:
-        """The deployment is gone: its series must go with it."""
+        """The deployment is gone, or another operator's: its series must go with it."""
         ...
 
 
@@ -62,6 +67,7 @@ class NoMetrics:
     def role(
         self, namespace: str, deployment: str, role: str, *, desired: int, ready: int, eligible: int, outdated: int
     ) -> None: ...
+    def keep_roles(self, namespace: str, deployment: str, roles: Collection[str]) -> None: ...
     def retirement_state(self, namespace: str, deployment: str, state: RetirementState | None) -> None: ...
     def retirement_step(
         self, namespace: str, deployment: str, role: str, outcome: Outcome, state: RetirementState, seconds: float

@@ -139,6 +139,7 @@ class DeploymentReconciler:
             deployment, memory, "owner", "OwnedByAnotherOperator", "Own", "" if ownership.ours else ownership.reason
         )
         if not ownership.ours:
+            self._reporter.forget(key)
             return Done()
         damage = deployment.unreadable or nonsense(deployment)
         self._reporter.tell(deployment, memory, "damage", "Unreadable", "Read", damage)
@@ -226,7 +227,7 @@ class DeploymentReconciler:
 
     async def _report(self, this: _Pass, situation: Situation) -> None:
         status = deployment_status(situation, self._clock.now())
-        self._reporter.counts(this.deployment, status, situation.outdated)
+        self._reporter.standing(this.deployment, status, situation.outdated, this.memory)
         if not same_status(status, this.deployment.status):
             patch = status_patch(this.deployment.metadata.resource_version, status)
             this.deployment = await self._writes.patch_status(this.deployment, patch)

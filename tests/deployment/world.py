@@ -26,7 +26,7 @@ from controller.deployment.drain import DrainReader, MemberLoad
 from controller.deployment.evidence import EvidenceCollector
 from controller.deployment.kinds import Service
 from controller.deployment.lookups import Lookups
-from controller.deployment.observers import NoMetrics
+from controller.deployment.observers import DeploymentMetrics, NoMetrics
 from controller.deployment.reconciler import Caches, DeploymentReconciler
 from controller.deployment.reporter import Reporter
 from controller.deployment.retirement import Listing, Load
@@ -92,13 +92,14 @@ class Routes:
 class World:
     """The API server, what lives in it, and one controller process at a time."""
 
-    def __init__(self, *, withdrawal: Withdrawal | None = None) -> None:
+    def __init__(self, *, withdrawal: Withdrawal | None = None, metrics: DeploymentMetrics | None = None) -> None:
         self.clock = ManualClock(1_800_000_000.0)
         self.server = ApiServer(clock=self.clock, create_namespaces=True, seed=1)
         self.server.install_crd(copy.deepcopy(_CRD))
         self.engines = Engines()
         self.routes = Routes()
         self.withdrawal = withdrawal
+        self.metrics: DeploymentMetrics = metrics or NoMetrics()
         self.events: list[tuple[str, str, str]] = []  # type, reason, note
         self.slow: set[str] = set()  # names of Pods that do not become Ready
         self.crashes = 0
@@ -114,11 +115,10 @@ class World:
         client = cast("KubeClient", self.client)
         consistency = ConsistencyStore()
         writes = Writes(client, consistency, self.clock)
-        reporter = Reporter(self, NoMetrics())
+        reporter = Reporter(self, self.metrics)
         lookups = Lookups(client, now=lambda: float("inf"))
         drain = DrainReader(client, self.engines)
-        metrics = NoMetrics()
-        collector = EvidenceCollector(client, self.withdrawal or self.routes, drain, metrics, self.clock)
+        collector = EvidenceCollector(client, self.withdrawal or self.routes, drain, self.metrics, self.clock)
         self.reconciler = DeploymentReconciler(
             caches=Caches(self._deployment, self.pods, self._services),
             lookups=lookups,

@@ -33,7 +33,7 @@ from controller.embedded.apiserver import ApiServer
 from controller.embedded.apiserver.faults import FaultPlan
 from controller.embedded.apiserver.storage import Change
 from controller.foundation import ScaledClock, format_time, wall_now
-from controller.foundation.settings import ClockSettings, ControllerSettings
+from controller.foundation.settings import ClockSettings, ControllerSettings, DeploymentsMode
 from controller.kube import load_connection
 from controller.wiring import Controller
 
@@ -376,6 +376,7 @@ class World:
             metrics_address=None,
             health_address=None,
             clock=ClockSettings(self.epoch, FACTOR),
+            deployments=DeploymentsMode.EXTERNAL,  # the world plays the operator
             record_directory=self.directory / "records",
             scrape_timeout_seconds=scrape_timeout_seconds,
             grace_seconds=5.0,
