@@ -7,5 +7,6 @@
 """
 
 from hack.engine.installation import VLLM, Engine, EngineMissing, install_engine
+from hack.engine.model import write_model
 
-__all__ = ["VLLM", "Engine", "EngineMissing", "install_engine"]
+__all__ = ["VLLM", "Engine", "EngineMissing", "install_engine", "write_model"]

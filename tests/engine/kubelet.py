@@ -177,6 +177,14 @@ class Kubelet:
         change(pod)
         return self._server.put(pod, manager="kubelet")
 
+    def reported(self, uid: str, name: str) -> tuple[bool, bool, int] | None:
+        """What the Pod's status says of its container: ready, running, restarts."""
+        pod = self._server.get(PODS, name, self._namespace)
+        if pod is None or pod["metadata"]["uid"] != uid:
+            return None
+        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+        return next(((each["ready"], each["started"], each["restartCount"]) for each in statuses), None)
+
     def finish(self, uid: str, name: str) -> None:
         """The last word: the object goes."""
         pod = self._server.get(PODS, name, self._namespace)
@@ -345,8 +353,7 @@ class _Life:
                 ],
             }
 
-        now_there = self._kubelet.status_of(self._uid, self._name)
-        if now_there != (ready, running, container.restarts):
+        if self._kubelet.reported(self._uid, self._name) != (ready, running, container.restarts):
             self._kubelet.write(self._uid, self._name, change)
 
 

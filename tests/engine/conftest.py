@@ -1,0 +1,79 @@
+"""One world for all cases: starting an engine takes most of a minute. Each case brings it to the count that it needs
+before it begins, so they depend neither on each other nor on their order.
+
+What was measured is printed at the end of the run, whatever the run's verdict.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from hack.engine import Engine, EngineMissing, install_engine
+from tests.engine.world import World, world
+
+_FIGURES = pytest.StashKey[list[str]]()
+
+
+class Figures:
+    """Takes down what was measured."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+        print(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_FIGURES] = []
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    terminalreporter.section("measured")
+    for line in config.stash[_FIGURES]:
+        terminalreporter.line(line)
+
+
+@pytest.fixture(scope="session")
+def engine(request: pytest.FixtureRequest) -> Engine:
+    try:
+        found = install_engine(_say)
+    except EngineMissing as missing:
+        pytest.exit(f"no real engine: {missing}", returncode=missing.exit_status)
+    now = datetime.now(UTC)
+    request.config.stash[_FIGURES].append(f"{now:%Y-%m-%d %H:%M} UTC; {found}; {_machine()}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def figures(request: pytest.FixtureRequest) -> Figures:
+    return Figures(request.config.stash[_FIGURES])
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def team(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with world(engine, tmp_path_factory.mktemp("world")) as made:
+        yield made
+
+
+def _machine() -> str:
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        if line.startswith("model name")
+    ]
+    return f"{os.cpu_count()} cores ({names[0] if names else platform.machine()}), Linux {platform.release()}"
+
+
+def _say(line: str) -> None:
+    print(f"\n{line}", file=sys.__stderr__, flush=True)
