@@ -1,4 +1,4 @@
-"""`python -m hack.engine install` installs vLLM for CPUs, or says where it is; `… model FOLDER` writes the tiny model."""
+"""`python -m hack.engine install` installs vLLM for CPUs and says where; `… model FOLDER` writes the tiny model."""
 
 from __future__ import annotations
 

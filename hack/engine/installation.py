@@ -151,8 +151,8 @@ def _quiet(environment: Mapping[str, str]) -> dict[str, str]:
 def _require_machine() -> None:
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         raise EngineMissing(
-            f"vLLM {VLLM} for CPUs is published for Linux on {' and '.join(_MACHINES)} only, and this is {sys.platform} "
-            f"on {platform.machine()}: run `make test-engine` on such a machine"
+            f"vLLM {VLLM} for CPUs is published for Linux on {' and '.join(_MACHINES)} only, and this is "
+            f"{sys.platform} on {platform.machine()}: run `make test-engine` on such a machine"
         )
     lowest, highest = _PYTHONS
     if not lowest <= sys.version_info[:2] <= highest:

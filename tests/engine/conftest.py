@@ -1,7 +1,8 @@
 """One world for all cases: starting an engine takes most of a minute. Each case brings it to the count that it needs
 before it begins, so they depend neither on each other nor on their order.
 
-What was measured is printed at the end of the run, whatever the run's verdict.
+Nothing runs without `--real-engine`: it installs vLLM (once, gigabytes) and keeps two cores busy for a quarter of an
+hour. What was measured is printed at the end of the run, whatever the verdict.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pytest_asyncio
 from hack.engine import Engine, EngineMissing, install_engine
 from tests.engine.world import World, world
 
+_HERE = Path(__file__).resolve().parent
 _FIGURES = pytest.StashKey[list[str]]()
 
 
@@ -34,12 +36,26 @@ class Figures:
         print(line)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--real-engine", action="store_true", help="run vLLM processes; it is installed where it is missing"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FIGURES] = []
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--real-engine", default=False):
+        for item in items:
+            if _HERE in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason="only with --real-engine (make test-engine)"))
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    terminalreporter.section("measured")
+    if config.stash[_FIGURES]:
+        terminalreporter.section("measured")
     for line in config.stash[_FIGURES]:
         terminalreporter.line(line)
 

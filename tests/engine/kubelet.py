@@ -327,7 +327,12 @@ class _Life:
         def change(pod: Object) -> None:
             before = {each["type"]: each for each in pod.get("status", {}).get("conditions") or ()}
             conditions = []
-            for type_, holds in (("PodScheduled", True), ("Initialized", True), ("ContainersReady", ready), ("Ready", ready)):
+            for type_, holds in (
+                ("PodScheduled", True),
+                ("Initialized", True),
+                ("ContainersReady", ready),
+                ("Ready", ready),
+            ):
                 status = "True" if holds else "False"
                 known = before.get(type_)
                 since = known["lastTransitionTime"] if known is not None and known["status"] == status else now

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from controller.api import EngineName
 from controller.deployment import flags
 from controller.deployment.command_line import command_line
 from controller.deployment.weights import Weights
@@ -48,6 +49,9 @@ print("\\n" + json.dumps(answer, default=str))
 """
 
 
+_WEIGHTS = Weights("Qwen/Qwen3-8B")
+
+
 @dataclass(frozen=True)
 class Case:
     """A role, the place of a member, and what vLLM must understand."""
@@ -56,7 +60,7 @@ class Case:
     role: dict[str, Any]
     understood: dict[str, Any]
     member: int = 0
-    weights: Weights = Weights("Qwen/Qwen3-8B")
+    weights: Weights = _WEIGHTS
 
 
 _ROLE = {"name": "server", "kind": "Server"}
@@ -136,17 +140,19 @@ def test_vllm_understands_the_command_line_of(answer: dict[str, Any], number: in
     [
         pytest.param(flags._WIRING, id="wire members"),
         pytest.param(flags._EVERY_MEMBER_ANSWERS, id="make every member answer"),
-        pytest.param({flags.EngineName.VLLM: flags._SEVERAL_PORTS}, id="open several ports"),
+        pytest.param({EngineName.VLLM: flags._SEVERAL_PORTS}, id="open several ports"),
     ],
 )
-def test_every_flag_that_is_looked_for_exists_among_those_that(answer: dict[str, Any], table: dict[Any, tuple[str, ...]]):
+def test_every_flag_that_is_looked_for_exists_among_those_that(
+    answer: dict[str, Any], table: dict[Any, tuple[str, ...]]
+):
     options = answer["options"]
-    assert [name for name in table[flags.EngineName.VLLM] if name not in options] == []
+    assert [name for name in table[EngineName.VLLM] if name not in options] == []
 
 
 def test_every_spelling_of_a_flag_that_is_looked_for_is_known(answer: dict[str, Any]):
     """A short spelling that is not in the table would be overlooked."""
-    known = {*flags._WIRING[flags.EngineName.VLLM], *flags._SEVERAL_PORTS}
+    known = {*flags._WIRING[EngineName.VLLM], *flags._SEVERAL_PORTS}
     meant = {answer["options"][name] for name in known}
     spelt = {name for name, meaning in answer["options"].items() if meaning in meant and not name.startswith("--no-")}
     assert spelt - known == set()

@@ -53,7 +53,9 @@ async def test_no_request_is_lost_while_the_count_goes_from_one_to_two_and_back(
     assert all(request.tokens == request.asked_tokens for request in clients.ledger.requests)
     assert busy, "it was idle when it was withdrawn: nothing was drained"
     # Idle by everybody's account from before the deletion to the end.
-    after = [sight for sight in spectator.sights if sight.state in ("Deleting", "Settling") or sight.at >= ending.asked_at]
+    after = [
+        sight for sight in spectator.sights if sight.state in ("Deleting", "Settling") or sight.at >= ending.asked_at
+    ]
     assert after
     assert [sight for sight in after if sight.held or sight.under_way] == []
     # Both looks of the drain were made after the last answer.

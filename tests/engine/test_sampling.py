@@ -101,7 +101,9 @@ async def test_token_rates_queues_and_latencies_are_what_the_clients_saw(team: W
         for request in clients.ledger.requests
         if request.first_at is not None and start < request.first_at <= end
     )
-    figures.add(f"of the prompt tokens from the prefix cache: {cached:.0f} by the engine, {cached_by_clients} by its clients")
+    figures.add(
+        f"of the prompt tokens from the prefix cache: {cached:.0f} by the engine, {cached_by_clients} by its clients"
+    )
     assert cached == pytest.approx(cached_by_clients, rel=SHARE, abs=300)  # one prompt at either end
     assert cached > 0
 
@@ -129,7 +131,9 @@ async def test_what_is_beyond_the_batch_is_waiting(team: World, figures: Figures
     running = [sample.reading.running_requests or 0.0 for sample in samples]
     waiting = [sample.reading.waiting_requests or 0.0 for sample in samples]
     sent = [clients.ledger.in_flight(sample.at) for sample in samples]
-    figures.add(f"{BATCH + 6} clients, batch of {BATCH}: running {running}, waiting {waiting}; clients in flight {sent}")
+    figures.add(
+        f"{BATCH + 6} clients, batch of {BATCH}: running {running}, waiting {waiting}; clients in flight {sent}"
+    )
     assert max(running) == BATCH
     assert max(waiting) >= 4
     held = sum(running) + sum(waiting)
