@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller.planning import RoleMix
-from controller.reconcile.observe import Sighting
+from controller.reconcile.drift import Drift
+from controller.reconcile.listing import Sighting
 from controller.scaling import State
 
 # How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is
@@ -28,9 +29,11 @@ class ScalerMemory:
     target_uid: str = ""
     sightings: dict[str, Sighting] = field(default_factory=dict)
     mixes: dict[str, RoleMix] = field(default_factory=dict)  # observed length mixes by role
+    drifts: dict[str, Drift] = field(default_factory=dict)  # priors that do not describe their replicas, by role
     startups: dict[str, float] = field(default_factory=dict)  # Pod UID → seconds, not yet given to a decision
     next_tick: float = 0.0  # model time
     tick_generation: int = 0  # the spec's generation that the last tick was made for
+    prior_inputs: tuple[object, ...] = ()  # what its priors were resolved from
     # The binding in this leadership.
     own_term: int | None = None
     acquired_time: float | None = None
@@ -43,6 +46,7 @@ class ScalerMemory:
     resume_seen: bool = False
     silent_since: float | None = None  # since when no role could be sampled
     silence_told: bool = False
+    drifts_told: set[str] = field(default_factory=set)  # roles of which an event said so
     held: bool = False  # another writer made this one stop, and an event said so
     refusal: str = ""  # why the API server refused a write, as last put into an event
     setbacks: int = 0  # reconciles in a row that could not go on
@@ -58,7 +62,7 @@ class ScalerMemory:
             return
         self.target_uid = uid
         self.state = None
-        self.sightings, self.startups, self.mixes = {}, {}, {}
+        self.sightings, self.startups, self.mixes, self.drifts = {}, {}, {}, {}
         self.own_term, self.acquired_time, self.deposed = None, None, False
 
 
