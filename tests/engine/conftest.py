@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,9 +79,14 @@ def figures(request: pytest.FixtureRequest) -> Figures:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def team(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    async with world(engine, tmp_path_factory.mktemp("world")) as made:
+async def team(request: pytest.FixtureRequest, engine: Engine) -> AsyncIterator[World]:
+    directory = Path(tempfile.mkdtemp(prefix="test-engine-"))
+    async with world(engine, directory) as made:
         yield made
+    if request.session.testsfailed:
+        _say(f"logs and decision records: {directory}")
+    else:
+        shutil.rmtree(directory)
 
 
 def _machine() -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -302,14 +301,10 @@ def _tail(log: Path) -> str:
 
 @asynccontextmanager
 async def world(engine: Engine, directory: Path) -> AsyncIterator[World]:
-    """A world that is taken down afterwards; its folder is removed unless something failed."""
+    """A world that is taken down afterwards."""
     made = World(engine, directory)
     try:
         await made.start()
         yield made
-    except BaseException:
+    finally:
         await made.stop()
-        raise
-    else:
-        await made.stop()
-        shutil.rmtree(directory, ignore_errors=True)
