@@ -27,6 +27,7 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from controller.embedded.engine import EngineKind
 from controller.embedded.httpserver import HttpServer
 from controller.foundation import Clock
 
@@ -38,11 +39,12 @@ _RETRY_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A replica member that may get requests."""
+    """A replica member that may get requests, or its part of them."""
 
     uid: str
     name: str
     url: str
+    kind: EngineKind = EngineKind.SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,9 @@ class _Refused(Exception):
 class Router:
     """The dispatcher. `set_members` may be called at any time, also before `start`."""
 
-    def __init__(self, clock: Clock, *, hold_seconds: float = 240.0, most_held: int = 2000) -> None:
+    def __init__(
+        self, clock: Clock, *, hold_seconds: float = 240.0, most_held: int = 2000, membership_delay_seconds: float = 0.0
+    ) -> None:
         self._clock = clock
         self._hold_seconds = hold_seconds
         self._most_held = most_held
