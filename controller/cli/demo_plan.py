@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller.embedded.engine import EngineKind
 from controller.embedded.world import WorldRole
 from controller.foundation import UsageError, format_quantity
 from controller.plant import (
@@ -63,7 +64,7 @@ def plan_demo(trace: Path | None, *, minutes: float | None, algorithm: str, seed
         trace_seconds=requests.duration_seconds,
         original_requests=len(requests),
         fit=fit,
-        roles=(WorldRole(fit.service, ROLE, "Server", _initial(fit.need_replicas_start), MAX_NUM_SEQS),),
+        roles=(WorldRole(fit.service, ROLE, EngineKind.SERVER, _initial(fit.need_replicas_start), MAX_NUM_SEQS),),
         scaler=scaler_manifest(fit, algorithm),
         algorithm=algorithm,
         seed=seed,

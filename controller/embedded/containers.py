@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from controller.embedded.engine import EngineConfig, EngineLoad, EngineServer, EngineState
+from controller.embedded.engine import (
+    EngineConfig,
+    EngineDialect,
+    EngineKind,
+    EngineLoad,
+    EngineServer,
+    EngineState,
+)
 from controller.embedded.loopback import LoopbackAddresses
 from controller.embedded.pods import AssignedPod
 from controller.foundation import Clock
@@ -21,10 +28,21 @@ _LOG = logging.getLogger(__name__)
 
 # Flag of an engine → what of the configuration it sets.
 _NUMBERS = {
-    "max-num-seqs": "max_num_seqs",
-    "max-num-batched-tokens": "max_num_batched_tokens",
-    "max-model-len": "max_model_len",
+    EngineDialect.VLLM: {
+        "max-num-seqs": "max_num_seqs",
+        "max-num-batched-tokens": "max_num_batched_tokens",
+        "max-model-len": "max_model_len",
+        "data-parallel-size": "data_parallel",
+    },
+    EngineDialect.SGLANG: {
+        "max-running-requests": "max_num_seqs",
+        "chunked-prefill-size": "max_num_batched_tokens",
+        "context-length": "max_model_len",
+        "data-parallel-size": "data_parallel",
+        "dp-size": "data_parallel",
+    },
 }
+_KINDS = {kind.value.lower(): kind for kind in EngineKind}
 
 
 class Container(Protocol):
@@ -74,16 +92,17 @@ Runtime = Callable[[AssignedPod, Callable[[], None]], Container]
 class EngineRuntime:
     """Engine servers for Pods that serve, silent containers for the others.
 
-    `engines`: the engine of each kind of role, as the label has it (`server`, `prefill`, …). A Pod of a kind that is
-    not there gets a silent container, with a warning.
+    `engines`: the engine of each kind of role. A Pod of a kind that is not there gets a silent container, with a
+    warning.
     """
 
-    def __init__(self, clock: Clock, engines: Mapping[str, EngineConfig]) -> None:
+    def __init__(self, clock: Clock, engines: Mapping[EngineKind, EngineConfig]) -> None:
         self._clock = clock
         self._engines = engines
 
     def __call__(self, pod: AssignedPod, on_change: Callable[[], None]) -> Container:
-        base = self._engines.get(pod.kind)
+        kind = _KINDS.get(pod.kind)
+        base = None if kind is None else self._engines.get(kind)
         if base is None and pod.port is not None:
             _LOG.warning("embedded kubelet: %s: no engine is known for roles of kind %r", pod.name, pod.kind)
         if base is None or pod.port is None:
@@ -122,11 +141,14 @@ class SilentContainer:
 
 
 def engine_config(base: EngineConfig, pod: AssignedPod) -> EngineConfig:
-    """The engine of a Pod: the base with the Pod's model and the flags that engine servers know. A flag whose value is
-    not a positive number is ignored with a warning, as the engine would refuse to start for ever."""
+    """The engine of a Pod: the base with the Pod's kind and model, whose dialect its command line tells, and the flags
+    that engine servers know. A flag whose value is not a positive number is ignored with a warning, as the engine would
+    refuse to start for ever."""
     flags = pod.flags
+    sglang = any("sglang" in word for word in pod.command_line[:3])
+    dialect = EngineDialect.SGLANG if sglang else EngineDialect.VLLM
     changes: dict[str, int] = {}
-    for flag, name in _NUMBERS.items():
+    for flag, name in _NUMBERS[dialect].items():
         value = flags.get(flag)
         if value is None:
             continue
@@ -134,4 +156,10 @@ def engine_config(base: EngineConfig, pod: AssignedPod) -> EngineConfig:
             changes[name] = int(value)
         else:
             _LOG.warning("embedded kubelet: %s: --%s %s is not a positive number, ignored", pod.name, flag, value)
-    return replace(base, model_name=flags.get("served-model-name") or base.model_name, **changes)  # type: ignore[arg-type]
+    return replace(
+        base,
+        model_name=flags.get("served-model-name") or base.model_name,
+        kind=_KINDS.get(pod.kind, base.kind),
+        dialect=dialect,
+        **changes,  # type: ignore[arg-type]
+    )

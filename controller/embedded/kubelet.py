@@ -224,7 +224,7 @@ class _PodWorker:
                     await self._sleep()
             await self._terminate(hooks)
             load = self.container.load()
-            self.cut = load.running + load.waiting
+            self.cut = load.running + load.waiting + load.held
         finally:
             await self.container.stop()
         while not self._gone and not await self._tried(

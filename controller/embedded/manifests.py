@@ -24,6 +24,7 @@ class RoleManifest:
     replicas: int
     kind: str = "Server"
     arguments: tuple[str, ...] = ()
+    grace_seconds: int | None = None  # of its Pods; None: left to the contract
 
 
 def model_deployment_manifest(
@@ -43,16 +44,19 @@ def model_deployment_manifest(
         "spec": {
             "model": {"name": model_name},
             "engine": {"name": "vLLM", "version": engine_version},
-            "roles": [
-                {
-                    "name": role.name,
-                    "kind": role.kind,
-                    "replicas": role.replicas,
-                    "size": 1,
-                    "ports": [{"port": port, "protocol": "TCP"}],
-                    "extraArgs": list(role.arguments),
-                }
-                for role in roles
-            ],
+            "roles": [_role(role, port) for role in roles],
         },
+    }
+
+
+def _role(role: RoleManifest, port: int) -> Object:
+    grace = {} if role.grace_seconds is None else {"terminationGracePeriodSeconds": role.grace_seconds}
+    return {
+        "name": role.name,
+        "kind": role.kind,
+        "replicas": role.replicas,
+        "size": 1,
+        "ports": [{"port": port, "protocol": "TCP"}],
+        "extraArgs": list(role.arguments),
+        **grace,
     }

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +33,13 @@ from controller.embedded.census import Census, Counts, RoleCounts
 from controller.embedded.clients import OpenLoopClients
 from controller.embedded.containers import EngineRuntime
 from controller.embedded.contract import MODEL_DEPLOYMENTS, PODS, ROUTER_PORT
-from controller.embedded.engine import DEFAULT_MAX_MODEL_LEN, DEFAULT_PORT, DEFAULT_STARTUP_SECONDS, EngineConfig
+from controller.embedded.engine import (
+    DEFAULT_MAX_MODEL_LEN,
+    DEFAULT_PORT,
+    DEFAULT_STARTUP_SECONDS,
+    EngineConfig,
+    EngineKind,
+)
 from controller.embedded.httpserver import AddressInUse, HttpServer
 from controller.embedded.kubelet import Kubelet
 from controller.embedded.loopback import Listener, LoopbackAddresses
@@ -44,7 +50,7 @@ from controller.embedded.pods import router_pod, router_status
 from controller.embedded.results import Quantiles, RoleResults, WorldResults, WorldSeries, WorldSnapshot
 from controller.embedded.router import Router
 from controller.foundation import Clock, OperationFailed
-from controller.plant import RequestTrace, ServiceTime, arrivals
+from controller.plant import Arrival, RequestTrace, ServiceTime, arrivals
 
 # Beyond the start-up of the first replicas; what is not Ready then never will be.
 _PATIENCE_SECONDS = 120.0
@@ -61,9 +67,10 @@ class WorldRole:
 
     service: ServiceTime
     name: str = "server"
-    kind: str = "Server"
+    kind: EngineKind = EngineKind.SERVER
     initial_replicas: int = 1
     max_num_seqs: int = 32
+    grace_seconds: int | None = None  # of its Pods; None: the contract's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +152,7 @@ class World:
         self._client = client = ApiClient(self.api.url)
         await self._start_router(client)
         engines = {
-            role.kind.lower(): EngineConfig(
+            role.kind: EngineConfig(
                 model_name=config.model_name,
                 service=role.service,
                 max_num_seqs=role.max_num_seqs,
@@ -189,25 +196,26 @@ class World:
         """Write the kubeconfig by which a controller or kubectl reaches the API server."""
         return self.api.write_kubeconfig(path, namespace=self._config.namespace)
 
-    async def run(self) -> WorldResults:
-        """Replay the trace and return what came of it."""
+    async def run(self, traffic: Iterable[Arrival] | None = None) -> WorldResults:
+        """Replay the trace, or other traffic, and return what came of it."""
         clients = OpenLoopClients(
             self._clock, self.router.url, self._config.model_name, interval_seconds=self._config.interval_seconds
         )
         self._clients = clients
         self._began = self._clock.now()
         sampler = asyncio.create_task(self._sample(self._began), name="sample the world")
-        traffic = asyncio.create_task(clients.run(arrivals(self._config.trace)), name="traffic")
+        sending = clients.run(arrivals(self._config.trace) if traffic is None else traffic)
+        running = asyncio.create_task(sending, name="traffic")
         try:
-            await asyncio.wait({traffic, self.kubelet.failure}, return_when=asyncio.FIRST_COMPLETED)
-            if not traffic.done():
+            await asyncio.wait({running, self.kubelet.failure}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
                 self.kubelet.failure.result()  # raises what the kubelet failed of
-            await traffic
+            await running
         finally:
             self._ended = self._clock.now()
-            for task in (traffic, sampler):
+            for task in (running, sampler):
                 task.cancel()
-            await asyncio.gather(traffic, sampler, return_exceptions=True)
+            await asyncio.gather(running, sampler, return_exceptions=True)
         return self.results()
 
     async def stop(self) -> None:
@@ -333,7 +341,13 @@ class World:
             name=config.deployment,
             namespace=config.namespace,
             roles=[
-                RoleManifest(role.name, role.initial_replicas, role.kind, ("--max-num-seqs", str(role.max_num_seqs)))
+                RoleManifest(
+                    name=role.name,
+                    replicas=role.initial_replicas,
+                    kind=role.kind.value,
+                    arguments=("--max-num-seqs", str(role.max_num_seqs)),
+                    grace_seconds=role.grace_seconds,
+                )
                 for role in config.roles
             ],
             model_name=config.model_name,

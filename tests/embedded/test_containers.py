@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.embedded.containers import EngineRuntime, SilentContainer, engine_config
-from controller.embedded.engine import EngineConfig, EngineServer, EngineState
+from controller.embedded.engine import EngineConfig, EngineKind, EngineServer, EngineState
 from controller.embedded.loopback import LoopbackAddresses
 from controller.embedded.pods import AssignedPod, read_pod
 from controller.foundation import ScaledClock
@@ -43,7 +43,9 @@ def test_an_engine_is_configured_by_its_pod(
 
 def test_the_kind_of_role_decides_what_hardware_an_engine_has(clock: ScaledClock) -> None:
     other = replace(BASE, max_num_batched_tokens=123)
-    made = EngineRuntime(clock, {"server": BASE, "prefill": other})(assigned(kind="prefill"), lambda: None)
+    made = EngineRuntime(clock, {EngineKind.SERVER: BASE, EngineKind.PREFILL: other})(
+        assigned(kind="prefill"), lambda: None
+    )
     assert isinstance(made, EngineServer)
     assert made.config.max_num_batched_tokens == 123
 
@@ -60,7 +62,7 @@ def test_the_kind_of_role_decides_what_hardware_an_engine_has(clock: ScaledClock
 async def test_other_containers_only_run(
     subject: AssignedPod, warned: bool, clock: ScaledClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = EngineRuntime(clock, {"server": BASE})(subject, lambda: None)
+    made = EngineRuntime(clock, {EngineKind.SERVER: BASE})(subject, lambda: None)
     assert isinstance(made, SilentContainer)
     assert bool(caplog.records) is warned
     await made.start(LoopbackAddresses(), 8000)

@@ -15,7 +15,7 @@ from controller.embedded.apiserver import ApiServer
 from controller.embedded.apiserver.faults import Action, LoseResponse, bad_gateway
 from controller.embedded.containers import EngineRuntime
 from controller.embedded.contract import PODS
-from controller.embedded.engine import EngineConfig, EngineServer, EngineState
+from controller.embedded.engine import EngineConfig, EngineKind, EngineServer, EngineState
 from controller.embedded.kubelet import Kubelet
 from controller.embedded.manifests import namespace_manifest
 from controller.foundation import OperationFailed, ScaledClock
@@ -88,7 +88,7 @@ async def bench(clock: ScaledClock, http: aiohttp.ClientSession) -> AsyncIterato
     api.put(namespace_manifest(NAMESPACE))
     client = ApiClient(api.url)
     engine = EngineConfig("m", SERVICE, startup_seconds=5.0, frame_tokens=8)
-    kubelet = Kubelet(client, clock, EngineRuntime(clock, {"server": engine}), namespace=NAMESPACE)
+    kubelet = Kubelet(client, clock, EngineRuntime(clock, {EngineKind.SERVER: engine}), namespace=NAMESPACE)
     await kubelet.start()
     yield Bench(clock, api, client, kubelet, http)
     await kubelet.stop()
