@@ -25,7 +25,7 @@ from catalog.loading import (
     load_text,
 )
 from catalog.merge import MergeResult, merge_catalogs
-from catalog.objects import role_input, role_inputs
+from catalog.objects import pool_says_hardware, role_input, role_inputs
 from catalog.operating_point import LatencyTargets, OperatingPoint
 from catalog.prediction import ObservedMix
 from catalog.resolution import (
@@ -39,6 +39,7 @@ from catalog.resolution import (
     resolve_scaler,
 )
 from catalog.retire import retire
+from catalog.role_hardware import group_label, labels_that_count
 from catalog.schema import API_VERSION, CONFIG_MAP_KEY, KIND, Catalog, Point, Profile, Source, Tombstone, Workload
 from catalog.workload_mix import MixRefusal
 
@@ -86,11 +87,14 @@ __all__ = [
     "catalog_digest",
     "catalog_json",
     "catalog_yaml",
+    "group_label",
     "infer_identity",
+    "labels_that_count",
     "load_embedded",
     "load_text",
     "merge_catalogs",
     "parse_identity",
+    "pool_says_hardware",
     "profile_digest",
     "resolve_role",
     "resolve_scaler",

@@ -14,6 +14,7 @@ import msgspec
 import orjson
 
 from catalog.inputs import ArtifactInput, HardwareInput, Hub, RoleInput
+from catalog.role_hardware import group_label, says_hardware
 from controller.api import IDENTITY_ANNOTATION_PREFIX, InstanceType, ModelArtifact, ModelDeployment, Node, decode_view
 from controller.api import Hub as SourceHub
 from controller.foundation import FieldError, UsageError, parse_quantity
@@ -84,6 +85,12 @@ def _artifact(deployment: ModelDeployment, artifact: ModelArtifact | None) -> Ar
     return ArtifactInput(reference.name, _HUBS[source.hub], source.repository)
 
 
+def pool_says_hardware(instance_type: InstanceType | None) -> bool:
+    """Whether an InstanceType settles the hardware without a look at its nodes."""
+    source = None if instance_type is None else _hardware(instance_type.metadata.name, instance_type, ())
+    return source is not None and says_hardware(source)
+
+
 def _hardware(pool: str, instance_type: InstanceType | None, nodes: Sequence[Node]) -> HardwareInput | None:
     labels = tuple(node.metadata.labels or {} for node in nodes)
     if instance_type is None or instance_type.malformed:
@@ -126,16 +133,21 @@ def role_inputs(documents: Iterable[object]) -> list[RoleInput]:
         raise UsageError("spec.roles of the ModelDeployment must list at least one role")
     reference = deployment.spec.model.artifact_ref
     artifact = next((a for a in artifacts if reference is not None and a.metadata.name == reference.name), None)
-    return [
-        role_input(
-            deployment,
-            role.name,
-            artifact=artifact,
-            instance_type=next((pool for pool in pools if pool.metadata.name == role.pool), None),
-            nodes=nodes,
+    inputs = []
+    for role in deployment.roles:
+        pool = next((pool for pool in pools if pool.metadata.name == role.pool), None)
+        inputs.append(
+            role_input(
+                deployment, role.name, artifact=artifact, instance_type=pool, nodes=_nodes_of(pool, nodes) or nodes
+            )
         )
-        for role in deployment.roles
-    ]
+    return inputs
+
+
+def _nodes_of(pool: InstanceType | None, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that carry the label of the pool's accelerator group."""
+    group = "" if pool is None else pool.spec.accelerator_group
+    return [node for node in nodes if group and node.metadata.label(group_label(group)) == "true"]
 
 
 def _bytes(document: Mapping[str, object]) -> bytes:

@@ -84,6 +84,9 @@ CACHE_SYNC_SECONDS = 120.0
 REACH_SECONDS = 10.0
 # No watch, not even a bookmark (one a minute), for so long: the process is blind.
 SILENCE_SECONDS = 600.0
+# What priors are resolved from is waited for this long, so that none is unresolved only because nothing was read yet. A
+# kind that may not be read never comes, and the scalers without priors shall not wait for it.
+PRIOR_SYNC_SECONDS = 10.0
 # Of the orderly stop, the share that reconciles under way may use.
 _WORK_SHARE = 0.6
 
@@ -171,6 +174,7 @@ class Controller:
                 self._caches.scalers.store.get,
                 self._caches.targets.store.get,
                 self._caches.prior_sources,
+                self._caches.prior_inputs,
                 self._caches.held_by,
             ),
             sampler=Sampler(self._scraper, self._caches.pods_of, self._caches.pools.store.get, metrics, clock),
@@ -319,12 +323,28 @@ class Controller:
         except ApiError as failure:
             raise OperationFailed(f"cannot read the resources of {GROUP}/{VERSION}: {failure}") from None
         served = {resource.get("name") for resource in answer.get("resources") or ()}
+        followed = []
         for informer in self._caches.prior_informers:
             resource = informer.resource
             if resource.group == GROUP and resource.plural not in served:
                 self._log.info("not installed, so no prior can be inferred from it", kind=resource.kind)
                 continue
             self._informers.append(self._life.spawn(f"informer {resource.plural}", informer.run()))
+            followed.append(informer)
+        self._informers.append(self._life.spawn("informer nodes", self._follow_nodes()))
+        try:
+            async with asyncio.timeout(PRIOR_SYNC_SECONDS):
+                for informer in followed:
+                    await informer.wait_synced()
+        except TimeoutError:
+            late = [informer.resource.plural for informer in followed if not informer.has_synced]
+            self._log.warning("not read yet; priors that need it are unresolved until it is", kinds=late)
+
+    async def _follow_nodes(self) -> None:
+        """Only once a prior needs the labels of Nodes: most never do, and a large cluster has thousands of them."""
+        await self._caches.priors.nodes_wanted.wait()
+        self._log.info("following Nodes, because an InstanceType does not say what accelerators it has")
+        await self._caches.priors.nodes.run()
 
     async def _start_events(self) -> None:
         self._recorder.append(self._life.spawn("events", self._events.run()))

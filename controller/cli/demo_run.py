@@ -62,9 +62,8 @@ class DemoOutcome:
             failures.append(f"{results.lost} requests were lost: {'; '.join(results.loss_reasons)}")
         if not self.records:
             failures.append("the controller made no decision")
-        writers = results.count_writers
-        if writers is not None and len(writers) > 1:
-            failures.append(f"the counts had {len(writers)} writers: {'; '.join(map(str, writers))}")
+        if results.writers is not None and results.writers.problems:
+            failures.append(f"the fence did not hold: {'; '.join(results.writers.problems)}")
         if self.continuity.early:
             failures.append(f"{len(self.continuity.early)} shrinks came earlier than without a restart")
         return failures
@@ -86,7 +85,7 @@ class DemoOutcome:
             "tokens": results.tokens,
             "decisions": len(self.records),
             "rescales": results.replica_changes,
-            "effectiveWriters": None if results.count_writers is None else len(results.count_writers),
+            "effectiveWriters": None if results.writers is None else results.writers.effective_writers,
             "retirements": None if ended is None else asdict(ended),
             "cutRequests": results.cut_requests,
             "maxReadyReplicas": max(results.series.ready_replicas, default=0),

@@ -58,6 +58,10 @@ class ApiClient:
         path = resource.path(namespace, name, subresource) if name else resource.path(namespace)
         return await self._call("POST", path, obj)
 
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        """GET of one object."""
+        return await self._call("GET", resource.path(namespace, name))
+
     async def merge_patch(
         self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str | None = None
     ) -> Object:

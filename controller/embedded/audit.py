@@ -1,111 +1,197 @@
-"""What the API server's own history of a ModelDeployment proves: who wrote its counts, and how its retirements went.
+"""Who wrote the counts of a ModelDeployment: read from the API server's own history of the object. Pure.
 
-Pure: reads the stored versions of one object, oldest first, and believes nothing that a controller says of itself.
+A history is every stored state of one object, oldest first, as a watch or `ApiServer.history` tells it; an object
+recreated under the same name begins a new life. Nothing that a controller says of itself is believed: a count was
+written by the field manager that owns it afterwards, and a scaler was allowed to write it when the object already
+carried its name and its term before the write, still carries both, and notes the new counts beside them.
 
-*Effective writers.* A write of a count is a version whose counts differ from those before it, the creation excepted.
-Its writer is the field manager that the server noted for the count, with the scaler and the fencing term that the
-object named when the write came through. Terms only rise and the counts that were written stand beside the counts, by
-the same patch: a write under a term that is older than one seen before, or without its note, got past the fence and is
-a writer of its own. So is one by another manager, under another scaler, or while the object was bound to nobody. One
-is what a fence promises, however many processes came and went; none means that nobody wrote.
-
-*Retirements.* Every operation in `status.retirement` is followed to its end: completed when it is cleared from Deleting
-or Settling, aborted when it reaches Aborted, adopted when it is cleared from a state before (its replica went back into
-service).
+What this proves: at any moment at most one scaler, under one term, could write, and every count came from that one or
+from somebody who is no scaler. What it cannot see: two processes that use the same term. A process uses only a term
+that it wrote itself, which `claims` and `writes` let a test compare with the server's request log.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.embedded.contract import BOUND_BY, TERM, WRITTEN, read_roles
+from controller.api import BOUND_BY_ANNOTATION, FIELD_MANAGER, TERM_ANNOTATION, WRITTEN_ANNOTATION
 
-_BEYOND_RETURN = ("Deleting", "Settling")
-_ABORTED = "Aborted"
+_ROLE_KEY = re.compile(r'k:\{"name":"([^"\\]+)"\}')
 
 
 @dataclass(frozen=True, slots=True)
-class CountWriter:
-    """Who wrote a count: the field manager, and the scaler that the object was bound to (empty: none). `stale_term`:
-    its term, where a newer one had been seen; `noted`: the counts were noted as written by the same write."""
+class Holding:
+    """The binding that an object carries: `bound-by` and `term`, verbatim; empty where absent."""
 
-    manager: str
     bound_by: str
-    stale_term: int | None = None
-    noted: bool = True
+    term: str
 
 
 @dataclass(frozen=True, slots=True)
-class Retirements:
-    """How many operations there were and how they ended; what is neither is under way."""
+class CountWrite:
+    """One change of counts. `problem` is why a scaler was not allowed to make it; empty: it was, or it is no scaler."""
 
-    admitted: int = 0
-    completed: int = 0
-    aborted: int = 0
-    adopted: int = 0
+    resource_version: str
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    manager: str
+    holding: Holding
+    problem: str
 
-
-def count_writers(versions: Iterable[Mapping[str, Any]]) -> frozenset[CountWriter]:
-    """The effective writers of the replica counts of one object."""
-    writers: set[CountWriter] = set()
-    before: dict[str, int] | None = None
-    highest = -1
-    for version in versions:
-        counts = {role.name: role.replicas for role in read_roles(version)}
-        annotations = version["metadata"].get("annotations") or {}
-        given = annotations.get(TERM, "")
-        term = int(given) if given.isdecimal() else -1
-        changed = [role for role, count in counts.items() if before is not None and before.get(role, count) != count]
-        noted = _read_written(annotations.get(WRITTEN, ""))
-        for role in changed:
-            writers.add(
-                CountWriter(
-                    _manager_of_count(version, role),
-                    annotations.get(BOUND_BY, ""),
-                    term if term < highest else None,
-                    noted.get(role) == str(counts[role]),
-                )
-            )
-        highest = max(highest, term)
-        before = counts
-    return frozenset(writers)
+    @property
+    def ours(self) -> bool:
+        """A scaler made it."""
+        return self.manager == FIELD_MANAGER
 
 
-def retirements(versions: Iterable[Mapping[str, Any]]) -> Retirements:
-    """How the retirements of one object went."""
-    admitted = completed = aborted = adopted = 0
-    state, members = "", ""
-    for version in versions:
-        shown = (version.get("status") or {}).get("retirement") or {}
-        found, whose = shown.get("state", ""), ",".join(shown.get("targetMemberUIDs") or ())
-        if state and (not found or whose != members):
-            completed += state in _BEYOND_RETURN
-            adopted += state not in (*_BEYOND_RETURN, _ABORTED)
-            state = ""
-        admitted += bool(found and not state)
-        aborted += found == _ABORTED != state
-        state, members = found, whose
-    return Retirements(admitted, completed, aborted, adopted)
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a history tells. `claims`: each binding in the order in which it was taken, with its resourceVersion;
+    `problems`: everything that must not be, for people."""
+
+    writes: tuple[CountWrite, ...]
+    claims: tuple[tuple[str, Holding], ...]
+    problems: tuple[str, ...]
+    effective_writers: int
+
+    @property
+    def foreign(self) -> tuple[CountWrite, ...]:
+        """Changes by others than scalers: people, GitOps tools, other autoscalers."""
+        return tuple(write for write in self.writes if not write.ours)
 
 
-def _manager_of_count(version: Mapping[str, Any], role: str) -> str:
-    """The manager that the server holds for the count of a role: whoever wrote it last owns it alone."""
-    item = f'k:{{"name":"{role}"}}'
-    owners = [
-        entry.get("manager", "")
-        for entry in version["metadata"].get("managedFields") or ()
-        if "f:replicas" in (_fields(entry).get(item) or {})
+def audit(history: Iterable[Mapping[str, Any]]) -> Audit:
+    """Read a history, oldest state first."""
+    writes: list[CountWrite] = []
+    claims: list[tuple[str, Holding]] = []
+    problems: list[str] = []
+    # Between two changes of the binding there is one reign; who wrote in it, and how often without being allowed to.
+    most = strays = 0
+    ruled = False
+    before: Mapping[str, Any] | None = None
+    for now in history:
+        if before is not None and _uid(now) != _uid(before):
+            before = None
+        holding = _holding(now)
+        previous = Holding("", "") if before is None else _holding(before)
+        version = str(_metadata(now).get("resourceVersion", ""))
+        if holding != previous:
+            ruled, strays = False, 0
+            if holding.bound_by:
+                claims.append((version, holding))
+            if fell := _fallen(now, previous, holding):
+                problems.append(f"{version}: {fell}")
+        if before is not None and _counts(now) != _counts(before):
+            write = _write(before, now, version, holding, previous)
+            writes.append(write)
+            if write.problem:
+                problems.append(f"{version}: {write.problem}")
+            if write.ours:
+                ruled, strays = ruled or not write.problem, strays + bool(write.problem)
+                # A stray write is a second writer beside whoever held the target, also when that one wrote nothing.
+                most = max(most, strays + 1 if strays else int(ruled))
+        before = now
+    return Audit(tuple(writes), tuple(claims), tuple(problems), most)
+
+
+def effective_writers(history: Iterable[Mapping[str, Any]]) -> int:
+    """The most scalers that wrote counts under one binding: 0 where none ever wrote, 1 where the fence held."""
+    return audit(history).effective_writers
+
+
+def _write(
+    before: Mapping[str, Any], now: Mapping[str, Any], version: str, holding: Holding, previous: Holding
+) -> CountWrite:
+    old, new = _counts(before), _counts(now)
+    changed = [role for role in new if role in old and old[role] != new[role]]
+    noted = _annotation(now, WRITTEN_ANNOTATION)
+    manager = _manager(now, changed) or (
+        # Without managed fields the note tells: nobody else changes it.
+        FIELD_MANAGER if noted != _annotation(before, WRITTEN_ANNOTATION) else ""
+    )
+    problem = ""
+    if manager == FIELD_MANAGER:
+        problem = _forbidden({role: new[role] for role in changed}, noted, holding, previous)
+    return CountWrite(version, old, new, manager, previous, problem)
+
+
+def _forbidden(counts: Mapping[str, int], noted: str, holding: Holding, previous: Holding) -> str:
+    if not previous.bound_by or not previous.term:
+        return "a count was written while no scaler held the target"
+    if holding != previous:
+        return "a count was written together with the binding"
+    notes = noted.split(",")
+    missing = [role for role, count in counts.items() if f"{role}={count}" not in notes]
+    return f"the count of {', '.join(missing)} was written without a note ({noted or 'none'})" if missing else ""
+
+
+def _fallen(now: Mapping[str, Any], previous: Holding, holding: Holding) -> str:
+    """A term may only grow, and every claim takes a new one; giving the target back keeps it. What somebody else wrote
+    into the annotations is not held against a scaler."""
+    if any(manager != FIELD_MANAGER for manager in _annotators(now)):
+        return ""
+    old, new = _number(previous.term), _number(holding.term)
+    if new < old:
+        return f"the term fell from {previous.term} to {holding.term or 'nothing'}"
+    if holding.bound_by and holding.bound_by != previous.bound_by and new == old and previous.term:
+        return f"{holding.bound_by} took the target under the old term {holding.term}"
+    return ""
+
+
+def _manager(obj: Mapping[str, Any], roles: Iterable[str]) -> str:
+    """The field manager that owns the counts of these roles: after a change of value there is one."""
+    wanted = set(roles)
+    owners = []
+    for entry in _metadata(obj).get("managedFields") or ():
+        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+        owned = spec.get("f:roles")
+        if owned is None or entry.get("subresource"):
+            continue
+        names = {
+            match[1]
+            for key, fields in owned.items()
+            if (match := _ROLE_KEY.fullmatch(key)) is not None and "f:replicas" in fields
+        }
+        if (names & wanted) or not owned:  # an empty set: the list is owned as a whole
+            owners.append(str(entry.get("manager", "")))
+    # Of several the one that has something to prove.
+    return FIELD_MANAGER if FIELD_MANAGER in owners else next(iter(owners), "")
+
+
+def _annotators(obj: Mapping[str, Any]) -> list[str]:
+    """The field managers that own an annotation of the binding."""
+    keys = {f"f:{BOUND_BY_ANNOTATION}", f"f:{TERM_ANNOTATION}"}
+    return [
+        str(entry.get("manager", ""))
+        for entry in _metadata(obj).get("managedFields") or ()
+        if keys & set(((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or ())
     ]
-    return ",".join(sorted(owners))
 
 
-def _fields(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:roles") or {}
-    return found
+def _counts(obj: Mapping[str, Any]) -> dict[str, int]:
+    roles = (obj.get("spec") or {}).get("roles") or ()
+    return {role["name"]: int(role.get("replicas") or 0) for role in roles}
 
 
-def _read_written(text: str) -> dict[str, str]:
-    """`decode=3,prefill=2` as a mapping."""
-    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+def _holding(obj: Mapping[str, Any]) -> Holding:
+    return Holding(_annotation(obj, BOUND_BY_ANNOTATION), _annotation(obj, TERM_ANNOTATION))
+
+
+def _annotation(obj: Mapping[str, Any], key: str) -> str:
+    return str((_metadata(obj).get("annotations") or {}).get(key, ""))
+
+
+def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata: Mapping[str, Any] = obj.get("metadata") or {}
+    return metadata
+
+
+def _uid(obj: Mapping[str, Any]) -> str:
+    return str(_metadata(obj).get("uid", ""))
+
+
+def _number(term: str) -> int:
+    return int(term) if term.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""The names of the ModelDeployment contract, and of the scaler's fence, as their other side reads them.
+"""The names of the ModelDeployment contract, as its other side reads them.
 
 Stated here a second time, apart from `controller.api`: the embedded world is the other side of the contract, and a
 wrong name on our side must not be able to agree with itself.
@@ -29,10 +29,6 @@ SCRAPE_PORT = "prometheus.io/port"
 
 ROUTER_PORT = 8081
 DEFAULT_SERVING_PORT = 8000
-
-BOUND_BY = "scaling.worker.gpustack.ai/bound-by"
-TERM = "scaling.worker.gpustack.ai/term"
-WRITTEN = "scaling.worker.gpustack.ai/written"
 
 
 @dataclass(frozen=True, slots=True)

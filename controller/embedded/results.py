@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.embedded.audit import CountWriter, Retirements
+from controller.embedded.audit import Audit
 from controller.embedded.census import RoleCounts
+from controller.embedded.retirement_history import Retirements
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class RoleResults:
 class WorldResults:
     """Totals of a run, and its course. Times are model time, from the start of the traffic to its last answer.
 
-    `cut_requests`: in flight at engines that were ended; their clients lost them. `count_writers` and `retirements` are
+    `cut_requests`: in flight at engines that were ended; their clients lost them. `writers` and `retirements` are
     what the API server's history proves; None where it does not reach back to the beginning.
     """
 
@@ -99,7 +100,7 @@ class WorldResults:
     latest_send_seconds: float  # how far the clients ever lagged behind their schedule
     loss_reasons: Sequence[str]  # of the first losses
     cut_requests: int
-    count_writers: Sequence[CountWriter] | None
+    writers: Audit | None
     retirements: Retirements | None
     series: WorldSeries
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -28,10 +28,10 @@ from typing import Any
 
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.apiserver import ApiServer
-from controller.embedded.audit import count_writers, retirements
+from controller.embedded.audit import audit
 from controller.embedded.census import Census, Counts, RoleCounts
 from controller.embedded.clients import OpenLoopClients
-from controller.embedded.containers import EngineRuntime
+from controller.embedded.containers import EngineRuntime, Runtime
 from controller.embedded.contract import MODEL_DEPLOYMENTS, PODS, ROUTER_PORT
 from controller.embedded.engine import (
     DEFAULT_MAX_MODEL_LEN,
@@ -48,6 +48,7 @@ from controller.embedded.measures import Distribution, Interval
 from controller.embedded.membership import Membership
 from controller.embedded.pods import router_pod, router_status
 from controller.embedded.results import Quantiles, RoleResults, WorldResults, WorldSeries, WorldSnapshot
+from controller.embedded.retirement_history import retirements
 from controller.embedded.router import Router
 from controller.foundation import Clock, OperationFailed
 from controller.plant import Arrival, RequestTrace, ServiceTime, arrivals
@@ -108,9 +109,17 @@ class _Course:
 class World:
     """One world; use it once."""
 
-    def __init__(self, config: WorldConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: WorldConfig,
+        clock: Clock,
+        *,
+        runtime: Callable[[Mapping[EngineKind, EngineConfig]], Runtime] | None = None,
+    ) -> None:
+        """`runtime` makes what runs the Pods, from the engines of the roles; by default engine servers."""
         self._config = config
         self._clock = clock
+        self._runtime = runtime
         self._addresses = LoopbackAddresses()
         self.api = ApiServer(clock=clock, history_limit=_HISTORY)
         self.router = Router(clock)
@@ -165,7 +174,7 @@ class World:
         self._kubelet = Kubelet(
             client,
             self._clock,
-            EngineRuntime(self._clock, engines),
+            EngineRuntime(self._clock, engines) if self._runtime is None else self._runtime(engines),
             namespace=config.namespace,
             addresses=self._addresses,
             quota=config.quota,
@@ -279,7 +288,7 @@ class World:
             latest_send_seconds=clients.latest_seconds,
             loss_reasons=tuple(clients.losses),
             cut_requests=self.kubelet.cut,
-            count_writers=None if history is None else tuple(count_writers(history)),
+            writers=None if history is None else audit(history),
             retirements=None if history is None else retirements(history),
             series=self._series(clients),
         )

@@ -183,7 +183,7 @@ def read_status(body: bytes) -> Status | None:
     """The Status in a body, None when it holds something else."""
     try:
         status = _STATUS.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return status if status.kind == "Status" else None
 

@@ -11,7 +11,7 @@ from controller.planning.continuity import (
 from controller.planning.inputs import capacities, decision_spec
 from controller.planning.memory import remembered, restored
 from controller.planning.mix import RoleMix, with_mixes
-from controller.planning.priors import PriorSources, prior_of, resolve_priors
+from controller.planning.priors import PriorSources, prior_of, resolve_priors, roles_that_ask
 from controller.planning.record import FORMAT, Record, decision_json, replay
 from controller.planning.record import decode as decode_record
 from controller.planning.record import encode as encode_record
@@ -38,5 +38,6 @@ __all__ = [
     "replay",
     "resolve_priors",
     "restored",
+    "roles_that_ask",
     "with_mixes",
 ]

@@ -6,23 +6,37 @@ capacity is given explicitly asks for nothing, and Encode has no token capacity.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import catalog
 from catalog import CatalogResult, LatencyTargets, RolePrior, RoleRequest, ScalerPriors
-from controller.api import InstanceType, ModelArtifact, ModelDeployment, RoleKind, ScalerSpec, ScalerStatus
+from controller.api import InstanceType, ModelArtifact, ModelDeployment, Node, RoleKind, ScalerSpec, ScalerStatus
 from controller.planning.mix import RoleMix
 
 
 @dataclass(frozen=True, slots=True)
 class PriorSources:
-    """What a resolution reads: the catalog (or why there is none), the model's artifact, the pools by name. None and an
-    absent pool mean that the object does not exist: the role's identity is then unresolved, never guessed."""
+    """What a resolution reads: the catalog (or why there is none), the model's artifact, and of each role its pool
+    and, where that does not say its hardware, its nodes. What is absent does not exist or is not known: the role's
+    identity is then unresolved, never guessed."""
 
     catalog: CatalogResult
     artifact: ModelArtifact | None = None
-    pools: Mapping[str, InstanceType] | None = None
+    pools: Mapping[str, InstanceType] = field(default_factory=dict)
+    nodes: Mapping[str, Sequence[Node]] = field(default_factory=dict)
+
+
+def roles_that_ask(spec: ScalerSpec, target: ModelDeployment) -> list[str]:
+    """The roles whose capacity is to come from a prior, in spec order."""
+    if spec.algorithm.capacity_prior is None:
+        return []
+    kinds = {bounds.name: role.known_kind for bounds in spec.roles if (role := target.role(bounds.name)) is not None}
+    return [
+        name
+        for name, kind in kinds.items()
+        if kind is not None and kind is not RoleKind.ENCODE and spec.algorithm.explicit_capacity(kind) is None
+    ]
 
 
 def resolve_priors(
@@ -41,23 +55,18 @@ def resolve_priors(
     if prior is None:
         return None
     requests = []
-    for bounds in spec.roles:
-        role = target.role(bounds.name)
-        kind = role.known_kind if role is not None else None
-        if role is None or kind is None or kind is RoleKind.ENCODE:
-            continue
-        if spec.algorithm.explicit_capacity(kind) is not None:
-            continue
-        known = status.role(bounds.name)
+    for name in roles_that_ask(spec, target):
+        known = status.role(name)
         requests.append(
             RoleRequest(
-                name=bounds.name,
+                name=name,
                 identity=catalog.infer_identity(
                     catalog.role_input(
                         target,
-                        bounds.name,
+                        name,
                         artifact=sources.artifact,
-                        instance_type=(sources.pools or {}).get(role.pool),
+                        instance_type=sources.pools.get(name),
+                        nodes=sources.nodes.get(name, ()),
                     )
                 ),
                 targets=LatencyTargets(
@@ -65,7 +74,7 @@ def resolve_priors(
                 ),
                 headroom=float(prior.headroom),
                 mode=prior.workload,
-                observed=mixes[bounds.name].published if bounds.name in mixes else None,
+                observed=mixes[name].published if name in mixes else None,
                 previous_workload=known.capacity.workload or None
                 if known is not None and known.capacity is not None
                 else None,

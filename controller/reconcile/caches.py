@@ -1,21 +1,18 @@
 """The caches a controller reads, and which change wakes which scaler.
 
 Our own status events wake nobody: a scaler is woken by a new generation, a deletion, a finalizer or an annotation;
-by any change of its target except of its managed fields; and by a Pod whose readiness, place or eligibility changed.
+by any change of its target except of its managed fields; by a Pod whose readiness, place or eligibility changed; and by
+what its priors are resolved from (`prior_caches`).
 Everything else waits for the interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from catalog import CONFIG_MAP_KEY, CatalogCache, CatalogResult, load_embedded
 from controller.api import (
-    CONFIG_MAPS,
-    INSTANCE_TYPES,
-    MODEL_ARTIFACTS,
     MODEL_DEPLOYMENT_APP,
     MODEL_DEPLOYMENT_SCALERS,
     MODEL_DEPLOYMENTS,
@@ -43,27 +40,41 @@ from controller.kube import (
     WorkQueue,
 )
 from controller.planning import PriorSources
+from controller.reconcile.prior_caches import PriorCaches
 
 _BY_TARGET = "target"
+_BY_ASKING = "target of a scaler that asks for a prior"
+_BY_CATALOG = "catalog"
 _BY_HOLDER = "holder"
+_BY_ARTIFACT = "artifact"
+_BY_POOL = "pool"
 _BY_DEPLOYMENT = "deployment"
 
 
-def _catalog_only(config_map: ConfigMap) -> ConfigMap:
-    """Of a ConfigMap only the catalog is kept: the cache must not hold what everybody else stores in theirs."""
-    kept = {key: value for key, value in (config_map.data or {}).items() if key == CONFIG_MAP_KEY}
-    return msgspec.structs.replace(config_map, data=kept)
-
-
-class _TargetName(msgspec.Struct):
+class _Reference(msgspec.Struct):
     name: str = ""
 
 
-class _TargetOnly(msgspec.Struct):
-    target_ref: _TargetName | None = msgspec.field(default=None, name="targetRef")
+class _Prior(msgspec.Struct, rename="camel"):
+    catalog_ref: _Reference | None = None
 
 
-_target_decoder = msgspec.json.Decoder(_TargetOnly)
+class _Algorithm(msgspec.Struct, rename="camel"):
+    capacity_prior: _Prior | None = None
+
+
+class _Target(msgspec.Struct, rename="camel"):
+    target_ref: _Reference | None = None
+
+
+class _References(_Target, rename="camel"):
+    """What a scaler's spec refers to, read from a spec that nobody has checked yet."""
+
+    algorithm: _Algorithm | None = None
+
+
+_references_decoder = msgspec.json.Decoder(_References)
+_target_decoder = msgspec.json.Decoder(_Target)  # for a spec whose algorithm is damaged
 
 
 class ControllerCaches:
@@ -79,7 +90,7 @@ class ControllerCaches:
             MODEL_DEPLOYMENT_SCALERS,
             MdsView,
             namespace=where,
-            indexers={_BY_TARGET: _target_key_of},
+            indexers={_BY_TARGET: _target_key_of, _BY_CATALOG: _catalog_key_of, _BY_ASKING: _target_key_of_asking},
             observer=observer,
         )
         self.targets = Informer(
@@ -87,7 +98,7 @@ class ControllerCaches:
             MODEL_DEPLOYMENTS,
             ModelDeployment,
             namespace=where,
-            indexers={_BY_HOLDER: _holder_of},
+            indexers={_BY_HOLDER: _holder_of, _BY_ARTIFACT: _artifact_key_of, _BY_POOL: _pools_of},
             observer=observer,
         )
         self.pods = Informer(
@@ -99,13 +110,15 @@ class ControllerCaches:
             indexers={_BY_DEPLOYMENT: _deployment_key_of},
             observer=observer,
         )
-        # Read, never waited for: where a kind is not installed, a prior that needs it is unresolved and says so.
-        self.config_maps = Informer(
-            client, CONFIG_MAPS, ConfigMap, namespace=where, transform=_catalog_only, observer=observer
+        self.priors = PriorCaches(
+            client,
+            where,
+            observer,
+            catalog_changed=lambda key: self._wake_scalers(self.scalers.store.by_index(_BY_CATALOG, key)),
+            artifact_changed=lambda key: self._wake_asking(self.targets.store.by_index(_BY_ARTIFACT, key)),
+            pool_changed=lambda name: self._wake_asking(self.targets.store.by_index(_BY_POOL, name)),
+            nodes_changed=queue.add,
         )
-        self.artifacts = Informer(client, MODEL_ARTIFACTS, ModelArtifact, namespace=where, observer=observer)
-        self.pools = Informer(client, INSTANCE_TYPES, InstanceType, observer=observer)
-        self._catalogs = CatalogCache()
         self.registrations: tuple[Registration[MdsView] | Registration[ModelDeployment] | Registration[Pod], ...] = (
             self.scalers.add_handler(HandlerFunctions(self._scaler_added, self._scaler_updated, self._scaler_deleted)),
             self.targets.add_handler(HandlerFunctions(self._target_added, self._target_updated, self._target_deleted)),
@@ -119,26 +132,21 @@ class ControllerCaches:
 
     @property
     def prior_informers(self) -> tuple[Informer[ConfigMap] | Informer[ModelArtifact] | Informer[InstanceType], ...]:
-        """Those that only priors need."""
-        return (self.config_maps, self.artifacts, self.pools)
+        """Those that only priors need, and that are followed from the start."""
+        return self.priors.followed
 
-    def prior_sources(self, spec: ScalerSpec, target: ModelDeployment) -> PriorSources:
-        """What a resolution for this scaler reads. Cheap where no prior is asked for."""
-        prior = spec.algorithm.capacity_prior
-        namespace = target.metadata.namespace
-        if prior is None or prior.catalog_ref is None:
-            catalog: CatalogResult = load_embedded()
-        else:
-            key = f"{namespace}/{prior.catalog_ref.name}"
-            found = self.config_maps.store.get(key)
-            catalog = self._catalogs.config_map(key, None if found is None else found.data or {})
-        reference = target.spec.model.artifact_ref
-        pools = {role.pool: self.pools.store.get(role.pool) for role in target.roles}
-        return PriorSources(
-            catalog=catalog,
-            artifact=None if reference is None else self.artifacts.store.get(f"{namespace}/{reference.name}"),
-            pools={name: pool for name, pool in pools.items() if pool is not None},
-        )
+    @property
+    def pools(self) -> Informer[InstanceType]:
+        """The pools that roles take their Pods from."""
+        return self.priors.pools
+
+    def prior_inputs(self, spec: ScalerSpec, target: ModelDeployment) -> tuple[object, ...]:
+        """What `prior_sources` would rest on now, to be compared with what it was."""
+        return self.priors.inputs(spec, target, self._pods_for_priors(spec, target))
+
+    def prior_sources(self, key: str, spec: ScalerSpec, target: ModelDeployment) -> PriorSources:
+        """What a resolution for the scaler `key` reads."""
+        return self.priors.sources(key, spec, target, self._pods_for_priors(spec, target))
 
     def register_with(self, consistency: ConsistencyStore) -> None:
         """Let our own writes be waited for."""
@@ -152,6 +160,9 @@ class ControllerCaches:
     def held_by(self, scaler_uid: str) -> list[ModelDeployment]:
         """The targets that are bound to this scaler, whatever its spec says now."""
         return self.targets.store.by_index(_BY_HOLDER, scaler_uid)
+
+    def _pods_for_priors(self, spec: ScalerSpec, target: ModelDeployment) -> list[Pod]:
+        return [] if spec.algorithm.capacity_prior is None else self.pods_of(target)
 
     # ---- wake-ups ----------------------------------------------------------------------------------------------------
 
@@ -169,6 +180,7 @@ class ControllerCaches:
             self._queue.add(after.key)
 
     def _scaler_deleted(self, tombstone: Tombstone[MdsView]) -> None:
+        self.priors.forget(tombstone.key)
         self._queue.add(tombstone.key)
         # The one that waited for this target may take it over now.
         for target in _target_key_of(tombstone.last_known):
@@ -204,23 +216,62 @@ class ControllerCaches:
             self._wake(key)
 
     def _wake(self, target_key: str) -> None:
-        for scaler in self.scalers.store.by_index(_BY_TARGET, target_key):
+        self._wake_scalers(self.scalers.store.by_index(_BY_TARGET, target_key))
+
+    def _wake_asking(self, targets: Iterable[ModelDeployment]) -> None:
+        for target in targets:
+            self._wake_scalers(self.scalers.store.by_index(_BY_ASKING, target.metadata.key))
+
+    def _wake_scalers(self, scalers: Iterable[MdsView]) -> None:
+        for scaler in scalers:
             self._queue.add(scaler.metadata.key)
 
 
 def _target_key_of(scaler: MdsView) -> Iterator[str]:
-    try:
-        reference = _target_decoder.decode(scaler.spec).target_ref
-    except msgspec.DecodeError:
-        return  # an invalid spec has no target; the scaler itself is still reconciled
+    reference = _references_of(scaler).target_ref
     if reference is not None and reference.name:
         yield f"{scaler.metadata.namespace}/{reference.name}"
+
+
+def _target_key_of_asking(scaler: MdsView) -> Iterator[str]:
+    """The target of a scaler that asks for a prior."""
+    algorithm = _references_of(scaler).algorithm
+    if algorithm is not None and algorithm.capacity_prior is not None:
+        yield from _target_key_of(scaler)
+
+
+def _catalog_key_of(scaler: MdsView) -> Iterator[str]:
+    algorithm = _references_of(scaler).algorithm
+    prior = None if algorithm is None else algorithm.capacity_prior
+    if prior is not None and prior.catalog_ref is not None and prior.catalog_ref.name:
+        yield f"{scaler.metadata.namespace}/{prior.catalog_ref.name}"
+
+
+def _references_of(scaler: MdsView) -> _References:
+    try:
+        return _references_decoder.decode(scaler.spec)
+    except msgspec.DecodeError:
+        pass
+    try:
+        return _References(target_ref=_target_decoder.decode(scaler.spec).target_ref)
+    except msgspec.DecodeError:
+        return _References()  # an invalid spec refers to nothing; the scaler itself is still reconciled
 
 
 def _holder_of(target: ModelDeployment) -> Iterator[str]:
     bound = read_bound_by(target.metadata)
     if isinstance(bound, BoundBy):
         yield bound.uid
+
+
+def _artifact_key_of(target: ModelDeployment) -> Iterator[str]:
+    reference = target.spec.model.artifact_ref
+    if reference is not None and reference.name:
+        yield f"{target.metadata.namespace}/{reference.name}"
+
+
+def _pools_of(target: ModelDeployment) -> Iterator[str]:
+    yield from {role.pool for role in target.roles if role.pool}
 
 
 def _deployment_key_of(pod: Pod) -> Iterator[str]:

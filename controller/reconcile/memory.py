@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller.planning import RoleMix
-from controller.reconcile.observe import Sighting
+from controller.reconcile.listing import Sighting
 from controller.scaling import State
 
 # How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is
@@ -31,6 +31,7 @@ class ScalerMemory:
     startups: dict[str, float] = field(default_factory=dict)  # Pod UID → seconds, not yet given to a decision
     next_tick: float = 0.0  # model time
     tick_generation: int = 0  # the spec's generation that the last tick was made for
+    prior_inputs: tuple[object, ...] = ()  # what its priors were resolved from
     # The binding in this leadership.
     own_term: int | None = None
     acquired_time: float | None = None

@@ -1,8 +1,9 @@
 """One reconcile of one ModelDeploymentScaler: look, sample, decide, bind, commit, report.
 
-A reconcile is made when the scaler, its target or a Pod of it changed, and at every sampling interval. Between two
-intervals it only looks: whether the spec is valid, the target there, a binding to be given back. At the interval it
-samples the engines and decides; an Active scaler then makes sure of its binding and commits.
+A reconcile is made when the scaler, its target, a Pod of it or what its priors rest on changed, and at every sampling
+interval. Between two intervals it only looks: whether the spec is valid, the target there, a binding to be given back.
+At the interval, and at once when the spec or what the priors rest on changed, it samples the engines and decides; an
+Active scaler then makes sure of its binding and commits.
 
 The order of writes is the order of safety: the memory that a shrink relies on is in the status before the count falls
 (a raise does not wait for a status that cannot be written), and a count is only ever written under the fence.
@@ -52,8 +53,9 @@ from controller.planning import PriorSources, Record, capacities, decision_spec,
 from controller.reconcile.baseline import baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
+from controller.reconcile.decided import Tick
 from controller.reconcile.fence import Holding
-from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
+from controller.reconcile.guards import Guard, holds, unsupported
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
@@ -61,12 +63,12 @@ from controller.reconcile.report import (
     invalid_spec_message,
     metrics_condition,
     with_conditions,
-    without_capacity,
 )
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
-from controller.reconcile.tick import Tick, tick_status, within_bounds_only
+from controller.reconcile.tick import tick_status
+from controller.reconcile.writing import plan_writing
 from controller.scaling import decide
 
 # Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log; and some five
@@ -82,7 +84,9 @@ class Caches:
 
     scaler: Callable[[str], MdsView | None]
     target: Callable[[str], ModelDeployment | None]
-    priors: Callable[[ScalerSpec, ModelDeployment], PriorSources]
+    priors: Callable[[str, ScalerSpec, ModelDeployment], PriorSources]
+    # What `priors` would rest on now, to be compared with what it was; empty where no prior is asked for.
+    prior_inputs: Callable[[ScalerSpec, ModelDeployment], tuple[object, ...]]
     held: Callable[[str], Sequence[ModelDeployment]]  # by the scaler's UID
 
 
@@ -226,7 +230,8 @@ class Reconciler:
         now = self._clock.now()
         late = now - memory.next_tick
         # A tick further away than an interval was set before the clock was set back: it is due now, not in an hour.
-        if -interval <= late < 0.0 and generation == memory.tick_generation:
+        inputs = self._caches.prior_inputs(spec, target)
+        if -interval <= late < 0.0 and generation == memory.tick_generation and inputs == memory.prior_inputs:
             self._sampler.look(target, names, memory)
             return RequeueAfter(self._clock.wall_seconds(-late))
         # On the beat where possible, so that an interval stays an interval; after a pause or a jump, from now.
@@ -247,7 +252,8 @@ class Reconciler:
     def _decide(self, key: str, spec: ScalerSpec, status: ScalerStatus, sampled: Sampled, memory: ScalerMemory) -> Tick:
         """Decide, remember, record."""
         memory.mixes = with_mixes(memory.mixes, sampled.observation)
-        sources = self._caches.priors(spec, sampled.target)
+        memory.prior_inputs = self._caches.prior_inputs(spec, sampled.target)
+        sources = self._caches.priors(key, spec, sampled.target)
         priors = resolve_priors(spec, sampled.target, sources, status, memory.mixes)
         planned, capacity = decision_spec(spec, sampled.target), capacities(spec, sampled.target, priors)
         before = memory.state if memory.state is not None else restored((), sampled.observation.now)
@@ -284,17 +290,9 @@ class Reconciler:
         holding = None if bound is None else bound.holding
         baseline = baseline_of(scaler, target, spec, status, memory, self._clock.now())
         guard = holds(target)
-        retirement, retirement_note = retirement_block(target)
-        banded = any(ratio.min is not None or ratio.max is not None for ratio in spec.ratios)
-        wanted, waiting = writable(decision.changes, retirement, banded=banded)
-        if holding is None or guard is not None or baseline.hold:
-            wanted = {}
-        elif without_capacity(tick.spec, tick.capacity):
-            wanted = within_bounds_only(wanted, tick)
-        blocked = (retirement, waiting or retirement_note)
-        new = tick_status(scaler, status, tick, memory, bound, guard, baseline, blocked, self._clock.now())
-        current = {role.name: role.current for role in decision.roles}
-        shrinks = any(count < current[name] for name, count in wanted.items())
+        writing = plan_writing(spec, status, tick, holding, guard, baseline, self._clock.now())
+        wanted = writing.wanted
+        new = tick_status(scaler, status, tick, memory, bound, guard, baseline, writing, self._clock.now())
         failure: ApiError | None = refusal
         try:
             # Also before a raise: the write tells whether the scaler still asks for it, which a cache may not show yet.
@@ -317,14 +315,11 @@ class Reconciler:
             sampled=any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles),
         )
         if outcome in (StatusOutcome.CONTENDED, StatusOutcome.FAILED):
-            # A shrink relies on what could not be stored. A raise relies on nothing, and the load does not wait.
-            wanted = (
-                {} if shrinks and banded else {name: count for name, count in wanted.items() if count > current[name]}
-            )
+            wanted = writing.raises_only()
         elif outcome is not StatusOutcome.WRITTEN:
             return
         if wanted and holding is not None and not memory.deposed:
-            await self._commit(key, scaler, tick, holding, wanted, memory)
+            await self._commit(key, scaler, tick, holding, wanted, writing.reasons, memory)
         if failure is not None:
             raise failure
 
@@ -351,6 +346,7 @@ class Reconciler:
         tick: Tick,
         holding: Holding,
         wanted: Mapping[str, int],
+        reasons: Mapping[str, str],
         memory: ScalerMemory,
     ) -> None:
         """Write counts under the fence, and tell what became of it."""
@@ -371,7 +367,7 @@ class Reconciler:
             raise
         self._metrics.report_commit(namespace, name, str(result))
         if result is CommitOutcome.COMMITTED:
-            self._reporter.committed(key, scaler, decision, wanted)
+            self._reporter.committed(key, scaler, decision, wanted, reasons)
         else:
             self._log.warning("the counts were not written", scaler=key, outcome=result, wanted=wanted)
 

@@ -1,154 +1,115 @@
-"""What a history of a ModelDeployment proves, told from versions alone."""
+"""Who wrote a count, told from the stored states of an object alone."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from controller.api import model_deployment_crd
-from controller.embedded.apiclient import ApiClient
-from controller.embedded.apiserver import ApiServer
-from controller.embedded.audit import CountWriter, Retirements, count_writers, retirements
-from controller.embedded.contract import MODEL_DEPLOYMENTS
-from controller.embedded.manifests import RoleManifest, model_deployment_manifest, namespace_manifest
-from controller.foundation import WallClock
+from controller.embedded.audit import audit, effective_writers
 
-OURS, SCALER = "model-deployment-scaler", "chat/uid-1"
-PREFIX = "scaling.worker.gpustack.ai/"
+P = "scaling.worker.gpustack.ai/"
+US = "model-deployment-scaler"
+OURS = {"bound-by": "a/uid-a", "term": "1"}
 
 
-def version(
-    count: int, manager: str = OURS, *, bound_by: str = SCALER, term: str = "1", written: str | None = None
-) -> dict[str, Any]:
-    """One version: its count, whose it is, and what the annotations say."""
-    fields = {"f:spec": {"f:roles": {'k:{"name":"server"}': {"f:replicas": {}}}}}
-    annotations = {
-        f"{PREFIX}bound-by": bound_by,
-        f"{PREFIX}term": term,
-        f"{PREFIX}written": f"server={count}" if written is None else written,
-    }
-    return {
-        "metadata": {"annotations": annotations, "managedFields": [{"manager": manager, "fieldsV1": fields}]},
-        "spec": {"roles": [{"name": "server", "replicas": count}]},
-    }
+class Story:
+    """States of one object; each call is one write."""
+
+    def __init__(self, **roles: int) -> None:
+        self.states: list[dict[str, Any]] = []
+        self.now: dict[str, Any] = {
+            "metadata": {"uid": "u", "annotations": {}, "managedFields": []},
+            "spec": {"roles": [{"name": name, "replicas": count} for name, count in roles.items()]},
+        }
+        self._keep()
+
+    def write(self, manager: str, annotations: dict[str, str | None] | None = None, **counts: int) -> Story:
+        for key, value in (annotations or {}).items():
+            if value is None:
+                self.now["metadata"]["annotations"].pop(P + key, None)
+            else:
+                self.now["metadata"]["annotations"][P + key] = value
+        for role in self.now["spec"]["roles"]:
+            role["replicas"] = counts.get(role["name"], role["replicas"])
+        owned = {f'k:{{"name":"{name}"}}': {"f:replicas": {}} for name in counts}
+        entry = {"manager": manager, "fieldsV1": {"f:spec": {"f:roles": owned}} if owned else {}}
+        if annotations:
+            entry["fieldsV1"]["f:metadata"] = {"f:annotations": {f"f:{P}{key}": {} for key in annotations}}
+        self.now["metadata"]["managedFields"] = [entry]
+        self._keep()
+        return self
+
+    def _keep(self) -> None:
+        self.now["metadata"]["resourceVersion"] = str(len(self.states) + 1)
+        self.states.append(copy.deepcopy(self.now))
 
 
-CREATED = version(1, "kubectl", bound_by="", term="", written="")
-OUR_WRITER = CountWriter(OURS, SCALER)
+def _bound() -> Story:
+    return Story(server=1).write(US, OURS)
 
 
-@pytest.mark.parametrize(
-    ("later", "writers"),
-    [
-        pytest.param([], set(), id="nobody wrote after the creation"),
-        pytest.param([version(1), version(1)], set(), id="a write that changes no count is none"),
-        pytest.param([version(2), version(3)], {OUR_WRITER}, id="one scaler is one writer"),
-        pytest.param(
-            [version(2, term="1"), version(2, term="2"), version(3, term="2")],
-            {OUR_WRITER},
-            id="a process that succeeds another one writes for the same scaler",
-        ),
-        pytest.param(
-            [version(2, term="1"), version(2, term="2"), version(3, term="1")],
-            {OUR_WRITER, CountWriter(OURS, SCALER, stale_term=1)},
-            id="a write under a term that is over is another writer",
-        ),
-        pytest.param(
-            [version(2), version(5, "argocd", written="server=2")],
-            {OUR_WRITER, CountWriter("argocd", SCALER, noted=False)},
-            id="a person's or a tool's write is another writer",
-        ),
-        pytest.param(
-            [version(2), version(5, written="server=2")],
-            {OUR_WRITER, CountWriter(OURS, SCALER, noted=False)},
-            id="a count without its note came past the fence",
-        ),
-        pytest.param(
-            [version(2), version(3, bound_by="other/uid-2", term="2")],
-            {OUR_WRITER, CountWriter(OURS, "other/uid-2")},
-            id="two scalers are two writers",
-        ),
-        pytest.param(
-            [version(2), version(3, bound_by="")],
-            {OUR_WRITER, CountWriter(OURS, "")},
-            id="a write while nobody holds the target is another writer",
-        ),
-    ],
-)
-def test_the_effective_writers_of_counts(later: list[dict[str, Any]], writers: set[CountWriter]) -> None:
-    assert count_writers([CREATED, *later]) == writers
+CASES = [
+    ("a history without writes has no writer", _bound(), 0, 0),
+    ("a fenced write has one", _bound().write(US, {"written": "server=3"}, server=3), 1, 0),
+    (
+        "so have two leaders, each under its own term",
+        _bound().write(US, {"written": "server=3"}, server=3).write(US, {"term": "2"}).write(US, {"written": "server=1"}, server=1),
+        1,
+        0,
+    ),
+    (
+        "and two scalers, one after the other",
+        _bound().write(US, {"written": "server=3"}, server=3).write(US, {"bound-by": None}).write(US, {"bound-by": "b/uid-b", "term": "2"}).write(US, {"written": "server=1"}, server=1),
+        1,
+        0,
+    ),
+    ("a person is no scaler", _bound().write("kubectl", server=5), 0, 0),
+    ("a person who sets the counts of the note neither", _bound().write(US, {"written": "server=3"}, server=3).write("argocd", server=5).write("argocd", server=3), 1, 0),
+    ("our count without a binding is a second writer", Story(server=1).write(US, {"written": "server=3"}, server=3), 2, 1),
+    ("our count without a note too", _bound().write(US, server=3), 2, 1),
+    ("our count with another's note too", _bound().write(US, {"written": "other=3"}, server=3), 2, 1),
+    ("our count beside a fenced one is a second writer", _bound().write(US, {"written": "server=3"}, server=3).write(US, server=4), 2, 1),
+    ("our count together with a new term too", _bound().write(US, {"written": "server=3", "term": "2"}, server=3), 2, 1),
+    ("after a release nobody may write", _bound().write(US, {"bound-by": None}).write(US, {"written": "server=3"}, server=3), 2, 1),
+    ("a term that fell", _bound().write(US, {"term": "4"}).write(US, {"term": "3"}), 0, 1),
+    ("a claim under the old term", _bound().write(US, {"bound-by": None}).write(US, {"bound-by": "b/uid-b"}), 0, 1),
+    ("a term that a person edited is that person's", _bound().write(US, {"term": "4"}).write("kubectl", {"term": "0"}), 0, 0),
+]  # fmt: skip
 
 
-async def test_the_api_server_itself_says_who_wrote() -> None:
-    api = ApiServer(clock=WallClock())
-    await api.start()
-    api.install_crd(model_deployment_crd())
-    api.put(namespace_manifest("demo"))
-    roles = [RoleManifest("prefill", 1, "Prefill"), RoleManifest("decode", 1, "Decode")]
-    api.put(
-        model_deployment_manifest(
-            name="chat", namespace="demo", roles=roles, model_name="m", engine_version="1", port=1
-        )
+@pytest.mark.parametrize(("story", "writers", "problems"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_a_history_tells_its_writers(story: Story, writers: int, problems: int):
+    found = audit(story.states)
+    assert effective_writers(story.states) == found.effective_writers == writers
+    assert len(found.problems) == problems, found.problems
+
+
+def test_foreign_writes_are_told_with_their_manager():
+    found = audit(_bound().write("argocd", server=5).write(US, {"written": "server=2"}, server=2).states)
+    assert [(write.manager, dict(write.after)) for write in found.foreign] == [("argocd", {"server": 5})]
+
+
+def test_another_object_of_the_same_name_begins_anew():
+    story = _bound().write(US, {"written": "server=3"}, server=3)
+    story.now["metadata"] = {"uid": "another", "annotations": {}, "managedFields": []}
+    story.now["spec"]["roles"][0]["replicas"] = 7
+    story._keep()
+    found = audit(story.states)
+    assert not found.problems
+    assert len(found.writes) == 1
+
+
+def test_claims_are_told_in_order():
+    found = audit(
+        _bound().write(US, {"term": "2"}).write(US, {"bound-by": None}).write(US, {**OURS, "term": "3"}).states
     )
-    client = ApiClient(api.url, {"User-Agent": "somebody/1"})
-    try:
-        for count in (2, 3):
-            deployment = api.get(MODEL_DEPLOYMENTS, "chat", "demo")
-            assert deployment is not None
-            deployment["spec"]["roles"][1]["replicas"] = count
-            await client.merge_patch(
-                MODEL_DEPLOYMENTS, "demo", "chat", {"spec": {"roles": deployment["spec"]["roles"]}}
-            )
-        versions = [each.object for each in api.history(MODEL_DEPLOYMENTS, "chat", "demo")]
-    finally:
-        await client.close()
-        await api.stop()
-    assert count_writers(versions) == {CountWriter("somebody", "", noted=False)}
+    assert [(version, holding.term) for version, holding in found.claims] == [("2", "1"), ("3", "2"), ("5", "3")]
 
 
-def operation(state: str, pod: str = "a", started: str = "1") -> dict[str, Any]:
-    return {"status": {"retirement": {"state": state, "targetMemberUIDs": [pod], "startedAt": started}}}
-
-
-NONE: dict[str, Any] = {"status": {}}
-
-
-@pytest.mark.parametrize(
-    ("versions", "counted"),
-    [
-        pytest.param([NONE, NONE], Retirements(), id="none"),
-        pytest.param([operation("Admitted"), operation("Draining")], Retirements(1), id="one that is under way"),
-        pytest.param(
-            [operation("Admitted"), operation("Deleting"), operation("Settling"), NONE],
-            Retirements(1, completed=1),
-            id="one that came to its end",
-        ),
-        pytest.param([operation("Draining"), NONE], Retirements(1, adopted=1), id="one that was called back"),
-        pytest.param(
-            [operation("Draining"), operation("Aborted"), operation("Aborted"), NONE],
-            Retirements(1, aborted=1),
-            id="one that was given up",
-        ),
-        pytest.param(
-            [operation("Aborted"), operation("Admitted", started="2"), operation("Settling", started="2"), NONE],
-            Retirements(1, completed=1, aborted=1),
-            id="one that was given up and ordered again",
-        ),
-        pytest.param(
-            [operation("Settling"), NONE, operation("Admitted", "b"), operation("Settling", "b"), NONE],
-            Retirements(2, completed=2),
-            id="one after the other",
-        ),
-        pytest.param(
-            [operation("Settling"), operation("Admitted", "b")], Retirements(2, completed=1), id="without a pause"
-        ),
-        pytest.param(
-            [operation("Draining", started="1"), operation("Draining", started="5"), operation("Deleting"), NONE],
-            Retirements(1, completed=1),
-            id="one that a new leader took up",
-        ),
-    ],
-)
-def test_how_retirements_went(versions: list[dict[str, Any]], counted: Retirements) -> None:
-    assert retirements(versions) == counted
+def test_a_list_that_is_owned_as_a_whole_has_its_owner():
+    story = _bound()
+    story.write("operator", server=4)
+    story.states[-1]["metadata"]["managedFields"] = [{"manager": "operator", "fieldsV1": {"f:spec": {"f:roles": {}}}}]
+    assert [write.manager for write in audit(story.states).writes] == ["operator"]

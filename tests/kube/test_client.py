@@ -437,7 +437,7 @@ async def test_a_watch_refreshes_its_token_as_well(server: ScriptedServer) -> No
     await asyncio.sleep(30)
     server.script(status(401, "Unauthorized"), stream(b"{}\n"))
     async with client.watch("/x", [], total_seconds=100, inactivity_seconds=50) as opened:
-        assert await opened.next_lines() == [b"{}"]
+        assert await opened.next_lines() == [b"{}\n"]
     await client.close()
 
 
@@ -460,7 +460,7 @@ async def test_silence_ends_a_watch_as_timed_out(server: ScriptedServer, client:
     """X5: a server that accepts and never writes."""
     server.script(stream(b"{}\n", 1e6))
     async with client.watch("/x", [], total_seconds=400, inactivity_seconds=120) as opened:
-        assert await opened.next_lines() == [b"{}"]
+        assert await opened.next_lines() == [b"{}\n"]
         with pytest.raises(TimedOut) as caught:
             await opened.next_lines()
     assert caught.value.reason == "Silent"
@@ -507,7 +507,7 @@ async def test_a_watch_that_does_not_start_says_why(
 async def test_a_connection_that_breaks_in_a_watch_is_lost(server: ScriptedServer, client: KubeClient) -> None:
     server.script(stream(b"{}\n", 5.0, abort=True))
     async with client.watch("/x", [], total_seconds=400, inactivity_seconds=120) as opened:
-        assert await opened.next_lines() == [b"{}"]
+        assert await opened.next_lines() == [b"{}\n"]
         with pytest.raises(ConnectionLost):
             await opened.next_lines()
 
@@ -581,7 +581,7 @@ async def test_a_proxy_is_asked_for_the_servers_address(server: ScriptedServer) 
     server.script(answer({"ok": True}), stream(b"{}\n"))
     assert (await client.get(THING, "a", "ns"))["ok"]
     async with client.watch("/x", [], total_seconds=400, inactivity_seconds=120) as opened:
-        assert await opened.next_lines() == [b"{}"]
+        assert await opened.next_lines() == [b"{}\n"]
     assert {seen.headers["Host"] for seen in server.requests} == {"api.invalid:8001"}
     await client.close()
 

@@ -4,105 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from controller.api import CONFIG_MAPS, MODEL_DEPLOYMENTS, render_crds
-from tests.reconcile.harness import World, world
-
-PRIOR = {
-    "type": "TokenThroughput",
-    "tokenThroughput": {
-        "ttftTargetMilliseconds": "2000",
-        "itlTargetMilliseconds": "33",
-        "stableWindowSeconds": 20,
-        "panicWindowSeconds": 10,
-    },
-    "capacityPrior": {},
-}
-
-
-def catalog(total: str) -> str:
-    """One profile of Qwen3-8B on one H200: the highest point of the published sweep, with its throughput as given."""
-    return yaml.safe_dump(
-        {
-            "apiVersion": "worker.gpustack.ai/v1alpha1",
-            "kind": "ModelDeploymentScalerCapacityPriorCatalog",
-            "metadata": {"name": "local"},
-            "profiles": [
-                {
-                    "role": "Server",
-                    "model": {"name": "Qwen/Qwen3-8B"},
-                    "quantization": "bf16",
-                    "engine": {"name": "vLLM"},
-                    "hardware": "nvidia-h200",
-                    "parallel": {"gpus": 1, "tp": 1},
-                    "workload": {"inputTokens": 1024, "outputTokens": 256, "cacheBehavior": "AllMisses"},
-                    "points": [
-                        {
-                            "concurrency": 32,
-                            "totalTokensPerSecond": total,
-                            "outputTokensPerSecond": str(float(total) / 5),
-                            "ttftMilliseconds": {"p50": "490.591", "p90": "689.956", "p99": "736.115"},
-                            "itlMilliseconds": {"p50": "6.576", "p90": "6.824", "p99": "20.012"},
-                            "requests": 800,
-                        }
-                    ],
-                }
-            ],
-        }
-    )
+from controller.api import CONFIG_MAPS
+from tests.reconcile.harness import World
+from tests.reconcile.prior_world import PRIOR, config_map, local_prior, prior_world, target
 
 
 @pytest.fixture
 async def team(tmp_path: Path) -> AsyncIterator[World]:
-    async with world(tmp_path) as made:
-        for crd in render_crds(["ModelArtifact", "InstanceType"]):
-            made.server.install_crd(crd)
-        made.server.put(
-            {
-                "apiVersion": "worker.gpustack.ai/v1alpha1",
-                "kind": "ModelArtifact",
-                "metadata": {"name": "weights", "namespace": "team"},
-                "spec": {"source": {"huggingFace": {"repository": "Qwen/Qwen3-8B"}}},
-            }
-        )
-        made.server.put(
-            {
-                "apiVersion": "worker.gpustack.ai/v1alpha1",
-                "kind": "InstanceType",
-                "metadata": {"name": "h200"},
-                "spec": {"acceleratable": True, "acceleratorGroup": "nvidia-h200", "os": "linux", "arch": "amd64"},
-                "status": {"detail": {"manufacturer": "nvidia", "product": "NVIDIA H200", "memory": "143771Mi"}},
-            }
-        )
+    async with prior_world(tmp_path) as made:
         yield made
 
 
-def _target(team: World, **role: Any) -> None:
-    team.target()
-
-    def complete(obj: dict[str, Any]) -> None:
-        obj["spec"]["model"]["artifactRef"] = {"name": "weights"}
-        obj["spec"]["roles"][0].update({"extraArgs": ["--tensor-parallel-size", "1"], **role})
-
-    team.edit(MODEL_DEPLOYMENTS, "chat", complete)
-
-
-def _config_map(team: World, total: str) -> None:
-    data = {"catalog.yaml": catalog(total)}
-    team.server.put(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "local", "namespace": "team"}, "data": data}
-    )
-
-
 async def test_a_role_is_divided_by_its_resolved_prior_and_status_says_which(team: World):
-    _target(team)
-    _config_map(team, "1333.334")
+    target(team)
+    config_map(team, "1333.334")
     (await team.replica(0)).load(1800, 600)
-    team.scaler(algorithm={**PRIOR, "capacityPrior": {"catalogRef": {"name": "local"}}})
+    team.scaler(algorithm=local_prior())
     await team.controller()
     await team.until(lambda: team.count() == 3, "2,400 tokens/s need three of 1,000.0005")
     assert team.reason("CapacityPriorResolved") == "CatalogResolved"
@@ -118,10 +38,10 @@ async def test_a_role_is_divided_by_its_resolved_prior_and_status_says_which(tea
 
 
 async def test_what_the_published_sweep_gives(team: World):
-    _target(team)
-    _config_map(team, "17135.159")
+    target(team)
+    config_map(team, "17135.159")
     (await team.replica(0)).load(1800, 600)
-    team.scaler(mode="Shadow", algorithm={**PRIOR, "capacityPrior": {"catalogRef": {"name": "local"}}})
+    team.scaler(mode="Shadow", algorithm=local_prior())
     await team.controller()
     await team.until(lambda: team.reason("CapacityPriorResolved") == "CatalogResolved", "resolved")
     capacity = team.status().roles[0].capacity
@@ -141,8 +61,8 @@ REASONS = [
 
 @pytest.mark.parametrize(("prior", "role", "reason"), [c[1:] for c in REASONS], ids=[c[0] for c in REASONS])
 async def test_an_unresolved_prior_holds_the_count_and_says_why(team: World, prior, role, reason):
-    _target(team, **role)
-    _config_map(team, "1333.334")
+    target(team, **role)
+    config_map(team, "1333.334")
     team.server.put(
         {
             "apiVersion": "v1",
@@ -161,14 +81,14 @@ async def test_an_unresolved_prior_holds_the_count_and_says_why(team: World, pri
 
 
 async def test_a_changed_catalog_changes_the_fingerprint_and_the_role_forgets_what_it_computed_before(team: World):
-    _target(team)
-    _config_map(team, "1333.334")
+    target(team)
+    config_map(team, "1333.334")
     (await team.replica(0)).load(1800, 600)
-    team.scaler(algorithm={**PRIOR, "capacityPrior": {"catalogRef": {"name": "local"}}})
+    team.scaler(algorithm=local_prior())
     await team.controller()
     await team.until(lambda: team.count() == 3, "three of 1,000")
     before = team.status().roles[0].capacity.fingerprint
-    _config_map(team, "4000")
+    config_map(team, "4000")
     await team.until(
         lambda: team.status().roles[0].capacity.fingerprint != before, "taken up without a change of the scaler"
     )
@@ -178,8 +98,8 @@ async def test_a_changed_catalog_changes_the_fingerprint_and_the_role_forgets_wh
 
 
 async def test_an_explicit_capacity_wins_over_the_prior(team: World):
-    _target(team)
-    _config_map(team, "17135.159")
+    target(team)
+    config_map(team, "17135.159")
     (await team.replica(0)).load(1800, 600)
     explicit = {**PRIOR["tokenThroughput"], "targetTokensPerSecond": "1000"}
     team.scaler(algorithm={**PRIOR, "tokenThroughput": explicit, "capacityPrior": {"catalogRef": {"name": "local"}}})
@@ -189,7 +109,7 @@ async def test_an_explicit_capacity_wins_over_the_prior(team: World):
 
 
 async def test_without_a_prior_asked_for_there_is_no_condition(team: World):
-    _target(team)
+    target(team)
     (await team.replica(0)).load(1800, 600)
     team.scaler()
     await team.controller()
