@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.cli.demo import DemoRoles
 from controller.embedded.engine import EngineKind
 from controller.embedded.world import WorldRole
 from controller.foundation import format_quantity
@@ -42,14 +42,6 @@ _NEED_WINDOW_SECONDS = 60.0
 MEDIA_TOKENS = 576
 ENCODE_RATIO = 0.5
 _SIGNIFICANT_DIGITS = 4
-
-
-class DemoRoles(StrEnum):
-    """Which roles share the work."""
-
-    SERVER = "server"
-    PD = "pd"
-    EPD = "epd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +71,12 @@ class RolePlan:
         if self.kind is EngineKind.ENCODE:
             initial = 1
         return WorldRole(self.service, self.name, self.kind, initial, self.max_num_seqs, flags=batched)
+
+    @property
+    def running_target(self) -> float:
+        """Requests that a replica holds at a good load, for an algorithm that goes by them."""
+        # Prompts are computed one after the other: with 0.75 of the time busy about two are there.
+        return 2.0 if self.kind is EngineKind.PREFILL else HEADROOM * self.max_num_seqs
 
     def demand(self, prompt_tokens: float, output_tokens: float) -> float:
         """Of these tokens, those that are its work."""
