@@ -59,6 +59,7 @@ from controller.kube.observers import (
 )
 from controller.kube.pacing import TimeBudget, calm_collector, settle
 from controller.kube.patches import JsonPatch, Patch, apply_patch, json_pointer, merge_patch
+from controller.kube.pod_exec import ExecResult, PodExec
 from controller.kube.ratelimit import ItemBackoff
 from controller.kube.read_your_writes import ConsistencyStore, Lag
 from controller.kube.store import IndexFunction, Store
@@ -98,6 +99,7 @@ __all__ = [
     "EventObserver",
     "EventRecorder",
     "EventType",
+    "ExecResult",
     "Expired",
     "FilteringHandler",
     "Forbidden",
@@ -123,6 +125,7 @@ __all__ = [
     "ObjectRef",
     "Outcome",
     "Patch",
+    "PodExec",
     "Priority",
     "QueueObserver",
     "ReconcileOutcome",
