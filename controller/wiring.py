@@ -2,13 +2,18 @@
 
 Start: endpoints → connection → caches → events → election, whose winner works. Stop is the reverse: the workers end,
 the lease is released, then everything they needed goes. A process that loses its lease ends at once.
+
+Two loops work: on scalers, and in standalone mode on the ModelDeployments themselves. What standalone mode needs
+is made when the API server has told that it is meant; beside an operator nothing of it is made, run or asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from prometheus_client import CollectorRegistry
@@ -17,10 +22,12 @@ from controller.api import (
     CUSTOM_RESOURCE_DEFINITIONS,
     FIELD_MANAGER,
     GROUP,
+    LEASES,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     VERSION,
 )
+from controller.deployment import DeploymentController, Ownership, resolve_mode
 from controller.engines import Scraper
 from controller.foundation import Clock, OperationFailed, ScaledClock, WallClock
 from controller.foundation.settings import ClockSettings, ControllerSettings
@@ -30,12 +37,15 @@ from controller.kube import (
     ConsistencyStore,
     Elector,
     EventRecorder,
+    EventType,
     Forbidden,
+    Informer,
     KubeClient,
     LeadershipLost,
     LeaseLock,
     LeaseTimes,
     NotFound,
+    ObjectRef,
     ReconcileOutcome,
     WorkQueue,
     load_connection,
@@ -48,11 +58,12 @@ from controller.operations import (
     KubeMetrics,
     Lifecycle,
     LoopLag,
+    ModelDeploymentMetrics,
     OperationsServer,
     Probe,
-    QueueMetrics,
     ReconcileMetrics,
     ScalerMetrics,
+    WorkMetrics,
     get_logger,
     register_build_info,
 )
@@ -85,6 +96,10 @@ _WORK_SHARE = 0.6
 _SCALER_CRD = "modeldeploymentscalers.worker.gpustack.ai"
 _TARGET_CRD = "modeldeployments.worker.gpustack.ai"
 
+# What queues and reconciles are called in metrics.
+_SCALER_LOOP = "modeldeploymentscaler"
+_DEPLOYMENT_LOOP = "modeldeployment"
+
 
 async def run_controller(settings: ControllerSettings, version: str) -> int:
     """Run until a signal or a failure; returns the exit status. Raises MdscalerError when it cannot start."""
@@ -98,6 +113,27 @@ async def run_controller(settings: ControllerSettings, version: str) -> int:
     return await Controller(settings, connection, times, version).run()
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A work queue and what is done with its keys."""
+
+    queue: WorkQueue
+    reconcile: Callable[[str], Awaitable[ReconcileOutcome]]
+    workers: int
+    metrics: ReconcileMetrics
+
+    async def run(self) -> None:
+        """Until the queue is shut down and empty."""
+        await run_workers(self.queue, self._reconcile, self.workers, observer=self.metrics)
+
+    async def _reconcile(self, key: str) -> ReconcileOutcome:
+        self.metrics.began()
+        try:
+            return await self.reconcile(key)
+        finally:
+            self.metrics.left()
+
+
 class Controller:
     """One process' worth of objects. Runs once."""
 
@@ -109,8 +145,9 @@ class Controller:
         self._life = Lifecycle(grace_seconds=settings.grace_seconds)
         registry = CollectorRegistry()
         register_build_info(registry, version)
-        kube_metrics = KubeMetrics(registry)
-        self._reconcile_metrics = ReconcileMetrics(registry, "modeldeploymentscaler", settings.workers)
+        self._kube_metrics = kube_metrics = KubeMetrics(registry)
+        self._work_metrics = WorkMetrics(registry)
+        self._deployment_metrics = ModelDeploymentMetrics(registry)
         self._health = Health()
         self._lag = LoopLag(registry)
         self._endpoints = OperationsServer(registry, self._health, settings.metrics_address, settings.health_address)
@@ -120,14 +157,14 @@ class Controller:
             field_manager=FIELD_MANAGER,
             observer=kube_metrics,
         )
-        self._queue = WorkQueue(observer=QueueMetrics(registry, "modeldeploymentscaler"))
+        self._queue = WorkQueue(observer=self._work_metrics.queue(_SCALER_LOOP))
         self._caches = ControllerCaches(self._client, settings.namespaces, self._queue, kube_metrics)
         self._consistency = ConsistencyStore()
         self._caches.register_with(self._consistency)
         self._events = EventRecorder(
             self._client, controller=FIELD_MANAGER, instance=settings.identity, observer=kube_metrics
         )
-        clock = make_clock(settings.clock)
+        self._clock = clock = make_clock(settings.clock)
         self._scraper = Scraper(
             clock=clock, timeout_seconds=settings.scrape_timeout_seconds, concurrency=settings.scrape_concurrency
         )
@@ -153,6 +190,10 @@ class Controller:
             clock=clock,
             process=settings.identity,
         )
+        scalers = self._work_metrics.reconciles(_SCALER_LOOP, settings.workers)
+        self._loops = [Loop(self._queue, self._reconciler.reconcile, settings.workers, scalers)]
+        self._deployments: DeploymentController | None = None  # in standalone mode
+        self._readers: list[ControllerCaches | DeploymentController] = [self._caches]
         self._elector: Elector | None = None
         if settings.leader_election is not None:
             self._elector = Elector(
@@ -160,6 +201,7 @@ class Controller:
                 identity=settings.identity,
                 times=times,
                 observer=kube_metrics,
+                on_new_leader=self._announce_leader,
             )
             self._client.gate = self._elector.check_write
         self._election: asyncio.Task[None] | None = None
@@ -180,6 +222,7 @@ class Controller:
                 Component("endpoints", self._endpoints.start, self._endpoints.stop),
                 Component("connection", self._reach_server, self._client.close),
                 Component("scraper", stop=self._scraper.close),
+                Component("standalone mode", stop=self._close_deployments),
                 Component("event loop probe", self._start_probe),
                 Component("caches", self._start_caches, lambda: self._end(self._informers)),
                 Component("events", self._start_events, lambda: self._end(self._recorder)),
@@ -205,7 +248,7 @@ class Controller:
 
     async def _check_crds(self) -> None:
         """Both kinds must be served; a scaler CRD that is not ours belongs to another controller of the same
-        objects."""
+        objects, and a target CRD that is not ours to another operator."""
         for name in (_SCALER_CRD, _TARGET_CRD):
             try:
                 crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
@@ -215,29 +258,60 @@ class Controller:
                     "the scaler's, the other one comes with the operator of ModelDeployments)"
                 ) from None
             except Forbidden:
-                crd = {}
+                crd = None
             except ApiError as failure:
                 raise OperationFailed(f"cannot read the CustomResourceDefinition {name}: {failure}") from None
-            labels = (crd.get("metadata") or {}).get("labels") or {}
-            if name == _SCALER_CRD and labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
+            labels = None if crd is None else (crd.get("metadata") or {}).get("labels") or {}
+            if name == _TARGET_CRD:
+                self._decide_mode(resolve_mode(self._settings.deployments, labels))
+            elif (labels or {}).get(MANAGED_BY_LABEL) != MANAGED_BY:
                 self._reconciler.stay_in_shadow(
                     f"the CustomResourceDefinition {name} does not carry {MANAGED_BY_LABEL}={MANAGED_BY}: another "
                     "controller may act on these scalers, so nothing is written"
                 )
                 self._log.warning("staying in Shadow", crd=name, reason="it is not ours, or cannot be read")
 
+    def _decide_mode(self, ownership: Ownership) -> None:
+        """Standalone mode is made here, before the caches start: two of them are shared with the scalers' loop."""
+        who = "this controller" if ownership.ours else "another operator"
+        self._log.info(f"ModelDeployments are turned into Pods by {who}", because=ownership.reason)
+        if not ownership.ours:
+            return
+        workers = self._settings.workers
+        self._deployments = deployments = DeploymentController(
+            self._client,
+            clock=self._clock,
+            scraper=self._scraper,
+            recorder=self._events,
+            namespaces=self._settings.namespaces,
+            deployments=self._caches.targets,
+            pods=self._caches.pods,
+            metrics=self._deployment_metrics,
+            queue_observer=self._work_metrics.queue(_DEPLOYMENT_LOOP),
+            reflector_observer=self._kube_metrics,
+        )
+        metrics = self._work_metrics.reconciles(_DEPLOYMENT_LOOP, workers)
+        self._readers.append(deployments)
+        self._loops.append(Loop(deployments.queue, deployments.reconcile, workers, metrics))
+
+    @property
+    def _informers_of_work(self) -> list[Informer[Any]]:
+        """Those without which nothing can be decided: waited for at the start, and watched for silence."""
+        return [informer for part in self._readers for informer in part.informers]
+
     async def _start_probe(self) -> None:
         self._life.spawn("event loop probe", self._lag.run())
 
     async def _start_caches(self) -> None:
-        for informer in self._caches.informers:
+        for informer in self._informers_of_work:
             self._informers.append(self._life.spawn(f"informer {informer.resource.plural}", informer.run()))
         try:
             async with asyncio.timeout(CACHE_SYNC_SECONDS):
-                for registration in self._caches.registrations:
-                    await registration.wait_synced()
+                for part in self._readers:
+                    for registration in part.registrations:
+                        await registration.wait_synced()
         except TimeoutError:
-            late = [each.resource.plural for each in self._caches.informers if not each.has_synced]
+            late = [each.resource.plural for each in self._informers_of_work if not each.has_synced]
             raise OperationFailed(
                 f"could not read {', '.join(late) or 'all objects'} within {CACHE_SYNC_SECONDS:g} s; the log says why"
             ) from None
@@ -294,26 +368,34 @@ class Controller:
             os._exit(1)
 
     async def _work(self) -> None:
-        """Reconcile until the queue is shut down; a cancellation lets the reconciles under way come to their end."""
-        self._log.info("working", workers=self._settings.workers)
-        work = asyncio.ensure_future(
-            run_workers(self._queue, self._reconcile, self._settings.workers, observer=self._reconcile_metrics)
-        )
+        """Reconcile until the queues are shut down; a cancellation lets the reconciles under way come to their end."""
+        self._log.info("working", workers=self._settings.workers, loops=len(self._loops))
+        work = asyncio.ensure_future(self._run_loops())
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
-            self._queue.shut_down()
+            for loop in self._loops:
+                loop.queue.shut_down()
             await asyncio.wait({work}, timeout=_WORK_SHARE * self._settings.grace_seconds)
             work.cancel()
             await asyncio.wait({work})
             raise
 
-    async def _reconcile(self, key: str) -> ReconcileOutcome:
-        self._reconcile_metrics.began()
-        try:
-            return await self._reconciler.reconcile(key)
-        finally:
-            self._reconcile_metrics.left()
+    async def _run_loops(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for loop in self._loops:
+                group.create_task(loop.run())
+
+    async def _close_deployments(self) -> None:
+        if self._deployments is not None:
+            await self._deployments.close()
+
+    def _announce_leader(self, leader: str) -> None:
+        """An event on the Lease, as client-go writes it: `kubectl describe lease` then tells who led since when."""
+        election = self._settings.leader_election
+        if election is not None and leader == self._settings.identity:
+            lease = ObjectRef(LEASES.api_version, LEASES.kind, election.name, election.namespace)
+            self._events.event(lease, EventType.NORMAL, "LeaderElection", "Elect", f"{leader} became leader")
 
     async def _stop_election(self) -> None:
         if self._election is not None:
@@ -345,7 +427,7 @@ class Controller:
     def _check_informers(self) -> str | None:
         if not self._synced:
             return None  # the start has its own deadline
-        silent = {each.resource.plural: each.silent_seconds() for each in self._caches.informers}
+        silent = {each.resource.plural: each.silent_seconds() for each in self._informers_of_work}
         late = [f"{name} for {seconds:.0f} s" for name, seconds in silent.items() if seconds > SILENCE_SECONDS]
         return f"no sign of life from the watch of {', '.join(late)}" if late else None
 

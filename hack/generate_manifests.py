@@ -1,13 +1,14 @@
 """Write what people install: the files of `manifests/` that are not definitions, and `manifests/install.yaml`.
 
-    namespace.yaml  rbac.yaml  deployment.yaml      the parts
-    kustomization.yaml                              the parts and our definition: `kubectl apply -k manifests`
-    crds/kustomization.yaml                         all definitions, for a cluster without the operator
-    install.yaml                                    the same as the kustomization, in one file
+    namespace.yaml  rbac.yaml  standalone.yaml  deployment.yaml      the parts
+    kustomization.yaml          the parts and our definition: `kubectl apply -k manifests`
+    external/kustomization.yaml a component: beside an operator, without the permissions of standalone mode
+    crds/kustomization.yaml     all definitions, for a cluster without the operator
+    install.yaml                the same as the kustomization, in one file
 
 `python -m hack.generate_manifests` writes; with `--check` it only compares, and ends with status 1 when something is
-stale. The permissions below are all that the controller has: `tests/cluster/test_install.py` runs it under them, and
-fails on a request that they forbid as well as on a permission that no request needs.
+stale. The permissions below are all that the controller has: `tests/cluster/test_install.py` runs it under them, in
+either mode, and fails on a request that they forbid as well as on a permission that no request needs.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import Any
 import yaml
 
 from controller.api import (
+    ACCELERATOR_TYPES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    ENDPOINT_SLICES,
     EVENTS,
     GROUP,
     INSTANCE_TYPES,
@@ -35,6 +38,7 @@ from controller.api import (
     MODEL_DEPLOYMENTS,
     NODES,
     PODS,
+    SERVICES,
     crds_as_yaml,
     render_crds,
 )
@@ -48,10 +52,12 @@ _INSTALL_HEADER = f"""{_HEADER}#
 #   kubectl apply --server-side -f install.yaml
 # ModelDeployments belong to the operator that serves them. On a cluster without one, install their definition first:
 #   kubectl apply --server-side -f crds/modeldeployments.yaml
+# This controller then runs the replicas itself; ClusterRole {MANAGED_BY}-standalone is only for that.
 """
 
 NAME = MANAGED_BY
 NAMESPACE = NAME
+STANDALONE = f"{NAME}-standalone"
 IMAGE = "mdscaler"
 _LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "controller"}
 _RBAC = "rbac.authorization.k8s.io"
@@ -96,6 +102,42 @@ CLUSTER_RULES = (
     Rule("The same, where an InstanceType does not say it; not read before.", NODES.group, NODES.plural, _READ),
     Rule("What happened, and its repetitions.", EVENTS.group, EVENTS.plural, ("create", "patch")),
 )
+STANDALONE_RULES = (
+    Rule(
+        "Replicas are Pods: made, given and denied requests by a label, read live while they leave, deleted by UID.",
+        PODS.group,
+        PODS.plural,
+        ("get", "create", "patch", "delete"),
+    ),
+    Rule(
+        "What a leaving replica has in flight where its port cannot be reached from here; from 1.35 on both verbs.",
+        PODS.group,
+        f"{PODS.plural}/exec",
+        ("get", "create"),
+    ),
+    Rule(
+        "Services in front of roles; whether one that still lists a leaving replica is there for peers only.",
+        SERVICES.group,
+        SERVICES.plural,
+        (*_FOLLOW, "create", "patch", "delete"),
+    ),
+    Rule(
+        "Who is sent requests, and whether a leaving replica still is.",
+        ENDPOINT_SLICES.group,
+        ENDPOINT_SLICES.plural,
+        _READ,
+    ),
+    Rule("Counts, conditions, the retirement.", GROUP, f"{MODEL_DEPLOYMENTS.plural}/status", ("patch",)),
+    Rule(
+        "Owner references that block the deletion of their owner, where the API server checks who may set them.",
+        GROUP,
+        f"{MODEL_DEPLOYMENTS.plural}/finalizers",
+        ("update",),
+    ),
+    Rule("Where weights are.", GROUP, MODEL_ARTIFACTS.plural, ("get",)),
+    Rule("What a card of a pool comes with.", GROUP, INSTANCE_TYPES.plural, ("get",)),
+    Rule("The same under the kind's older name.", GROUP, ACCELERATOR_TYPES.plural, ("get",)),
+)
 _LEASE = LeaderElectionSettings().name
 NAMESPACE_RULES = (
     Rule("Leader election; a create cannot be limited to a name.", LEASES.group, LEASES.plural, ("create",)),
@@ -122,7 +164,7 @@ def _role(kind: str, name: str, **labels: str) -> dict[str, Any]:
     }
 
 
-def _binding(kind: str, name: str) -> dict[str, Any]:
+def _binding(kind: str, name: str = NAME) -> dict[str, Any]:
     role = kind.removesuffix("Binding")
     return {
         **_role(role, name),
@@ -221,11 +263,41 @@ def _rbac() -> str:
     return _documents(
         _service_account(),
         (_role("ClusterRole", NAME), CLUSTER_RULES),
-        _binding("ClusterRoleBinding", NAME),
+        _binding("ClusterRoleBinding"),
         (_role("Role", NAME), NAMESPACE_RULES),
-        _binding("RoleBinding", NAME),
+        _binding("RoleBinding"),
         _for_people("view", view),
         _for_people("edit", edit),
+    )
+
+
+def _standalone() -> str:
+    return _documents(
+        (_role("ClusterRole", STANDALONE), STANDALONE_RULES),
+        _binding("ClusterRoleBinding", STANDALONE),
+    )
+
+
+def _external() -> str:
+    """Beside an operator the controller needs no right to make or delete anything of a workload."""
+    gone = [
+        {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": {"name": STANDALONE}, "$patch": "delete"}
+        for kind in ("ClusterRole", "ClusterRoleBinding")
+    ]
+    argument = [{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--deployments=external"}]
+
+    def text(patch: Any) -> str:
+        return yaml.dump(patch, Dumper=_Plain, sort_keys=False)
+
+    return _documents(
+        {
+            "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+            "kind": "Component",
+            "patches": [
+                *({"patch": text(each)} for each in gone),
+                {"target": {"kind": "Deployment", "name": NAME}, "patch": text(argument)},
+            ],
+        }
     )
 
 
@@ -255,6 +327,13 @@ class _Plain(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Several lines as they are."""
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+_Plain.add_representer(str, _Plain.represent_str)
+
 
 def _version() -> str:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -267,16 +346,19 @@ def generated() -> dict[Path, str]:
     parts = {
         "namespace.yaml": _documents(_namespace()),
         "rbac.yaml": _rbac(),
+        "standalone.yaml": _standalone(),
         "deployment.yaml": _documents(_deployment(), _disruption_budget()),
     }
     definition = crds_as_yaml(render_crds([MODEL_DEPLOYMENT_SCALERS.kind]))
     crds = [f"{kind.resource.plural}.yaml" for kind in KINDS]
     files = {name: _HEADER + text for name, text in parts.items()}
     files["kustomization.yaml"] = _HEADER + _kustomization(
-        ["namespace.yaml", f"crds/{_SCALERS}.yaml", "rbac.yaml", "deployment.yaml"]
+        ["namespace.yaml", f"crds/{_SCALERS}.yaml", "rbac.yaml", "standalone.yaml", "deployment.yaml"]
     )
+    files["external/kustomization.yaml"] = _HEADER + _external()
     files["crds/kustomization.yaml"] = _HEADER + _kustomization(crds)
-    everything = (parts["namespace.yaml"], definition, parts["rbac.yaml"], parts["deployment.yaml"])
+    (namespace, *rest) = parts.values()
+    everything = (namespace, definition, *rest)
     files["install.yaml"] = _INSTALL_HEADER + "---\n".join(text.removeprefix("---\n") for text in everything)
     return {_FOLDER / name: text for name, text in files.items()}
 

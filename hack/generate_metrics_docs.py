@@ -11,9 +11,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from controller.operations import (
     KubeMetrics,
     LoopLag,
-    QueueMetrics,
-    ReconcileMetrics,
+    ModelDeploymentMetrics,
     ScalerMetrics,
+    WorkMetrics,
     register_build_info,
 )
 
@@ -24,7 +24,9 @@ Generated from the code by `python -m hack.generate_metrics_docs`; do not edit.
 
 Names and meanings of `workqueue_*`, `rest_client_*`, `leader_election_*` and `controller_runtime_*` are those of
 client-go and controller-runtime, so their dashboards work. Ours start with `mdscaler_`. Times are wall-clock seconds.
-A value that is not known has no series: unknown is not zero. The series of a deleted scaler are removed.
+A value that is not known has no series: unknown is not zero. The series of a deleted
+scaler or deployment are removed. `mdscaler_deployment_*`, `mdscaler_retirement_*`, `mdscaler_drain_*` and
+`mdscaler_pods_*` are those of standalone mode, see [retirement.md](retirement.md).
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -35,9 +37,9 @@ def render() -> str:
     """The whole page."""
     registry = CollectorRegistry()
     KubeMetrics(registry)
-    QueueMetrics(registry, "scalers")
-    ReconcileMetrics(registry, "scalers", 1)
+    WorkMetrics(registry)
     ScalerMetrics(registry)
+    ModelDeploymentMetrics(registry)
     LoopLag(registry)
     register_build_info(registry, "0")
     rows = {}

@@ -8,9 +8,9 @@ import pytest
 import structlog
 from hypothesis import settings
 
-# How long one example takes says something about the machine and nothing about the code.
-settings.register_profile("mdscaler", deadline=None)
-settings.load_profile("mdscaler")
+# An example that takes long on a busy machine is no failure.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def _to_stderr(*_: Any) -> Any:

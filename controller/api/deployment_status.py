@@ -36,6 +36,15 @@ class Phase(StrEnum):
     DELETING = "Deleting"
 
 
+class ServingState(StrEnum):
+    """What is known of the router's view of a role."""
+
+    CONFIRMED = "Confirmed"
+    NOT_CONVERGED = "NotConverged"  # it differs from what is eligible
+    UNKNOWN = "Unknown"  # the router cannot be asked
+    NOT_CONFIGURED = "NotConfigured"  # there is none
+
+
 class ServingEndpoints(ApiStruct, frozen=True, kw_only=True):
     """What the router knows of a role."""
 

@@ -168,6 +168,26 @@ class SettlingState(ApiStruct, frozen=True, kw_only=True):
     raise_not_before: Annotated[MicroTime | None, Member("Before this time the role is not raised.")] = None
 
 
+class QuotaShortfall(ApiStruct, frozen=True, kw_only=True):
+    """Replicas that were asked for and not admitted: neither quota nor a node."""
+
+    asked: Annotated[int, _count("Replicas asked for.")] = 0
+    granted: Annotated[int, _count("Replicas admitted.")] = 0
+    missing: Annotated[int, _count("Replicas that wait; taken back after `pendingTimeoutSeconds`.")] = 0
+
+
+class LoweringState(ApiStruct, frozen=True, kw_only=True):
+    """Retirements that were aborted and whose replica was declared again: when the count may be lowered next."""
+
+    aborts: Annotated[
+        int, _count("Aborted retirements in a row; each doubles the pause, the third ends the trying.")
+    ] = 0
+    aborted_at: Annotated[MicroTime | None, Member("When the last one was aborted.")] = None
+    not_before: Annotated[MicroTime | None, Member("Before this time the role is not lowered.")] = None
+    raised_to: Annotated[int, _count("The count that keeps the replica.")] = 0
+    retry_token: Annotated[str, Member("Token of the last order to retry that was seen.", max_length=256)] = ""
+
+
 class PlannerStage(ApiStruct, frozen=True, kw_only=True):
     """What one stage of the planner did to a role in the last decision."""
 
@@ -189,6 +209,8 @@ class RoleStatus(ApiStruct, frozen=True, kw_only=True):
     unadmitted_replicas: Annotated[int | None, _count("Replicas without quota or a scheduled Pod.")] = None
     starting_replicas: Annotated[int | None, _count("Admitted replicas that are not Ready yet.")] = None
     retiring_replicas: Annotated[int | None, _count("Replicas on their way out.")] = None
+    unlisted_replicas: Annotated[int | None, _count("Ready replicas that the router does not list yet.")] = None
+    quota: Annotated[QuotaShortfall | None, Member("Present while replicas are not admitted.")] = None
     raw_recommended_replicas: Annotated[int | None, _count("What the algorithm asked for.")] = None
     recommended_replicas: Annotated[int | None, _count("What the planner made of it.")] = None
     limited_by: Annotated[str, Member("The planner stage that bound the decision.", max_length=64)] = ""
@@ -204,6 +226,7 @@ class RoleStatus(ApiStruct, frozen=True, kw_only=True):
     ] = ()
     panic: Annotated[PanicState | None, Member("Present while a panic lasts.")] = None
     settling: Annotated[SettlingState | None, Member("Raises that wait to be admitted.")] = None
+    lowering: Annotated[LoweringState | None, Member("Present after aborted retirements.")] = None
     memory: Annotated[
         str, Member("Compact memory of past decisions; read by the controller only.", max_length=MAX_MEMORY)
     ] = ""

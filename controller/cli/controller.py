@@ -13,7 +13,13 @@ import typer
 
 from controller.cli.options import package_version
 from controller.foundation import UsageError, describe
-from controller.foundation.settings import DEFAULT_WORKERS, ClockSettings, ControllerSettings, LeaderElectionSettings
+from controller.foundation.settings import (
+    DEFAULT_WORKERS,
+    ClockSettings,
+    ControllerSettings,
+    DeploymentsMode,
+    LeaderElectionSettings,
+)
 from controller.operations import LEVELS, LogFormat, configure_logging, parse_bind_address
 
 # No time of this program is longer; NaN and infinity are none.
@@ -94,8 +100,22 @@ def controller(
             help="Where /healthz and /readyz listen: HOST:PORT, :PORT, or 0 for off.", rich_help_panel=_ENDPOINTS
         ),
     ] = ":8081",
+    deployments: Annotated[
+        DeploymentsMode,
+        typer.Option(
+            help="Who turns ModelDeployments into Pods: this controller (managed), another operator (external), or "
+            "this controller where their CRD carries its label (auto).",
+            rich_help_panel=_OPERATION,
+        ),
+    ] = DeploymentsMode.AUTO,
     workers: Annotated[
-        int, typer.Option(min=1, max=1024, help="Scalers reconciled at the same time.", rich_help_panel=_OPERATION)
+        int,
+        typer.Option(
+            min=1,
+            max=1024,
+            help="Scalers reconciled at the same time, and as many ModelDeployments where they are managed.",
+            rich_help_panel=_OPERATION,
+        ),
     ] = DEFAULT_WORKERS,
     scrape_timeout: Annotated[
         float,
@@ -123,7 +143,7 @@ def controller(
     clock_factor: Annotated[float, typer.Option(hidden=True)] = 1.0,
 ) -> int:
     """Run the autoscaler: watch ModelDeploymentScalers, sample their engines, decide, and write the targets of
-    Active ones.
+    Active ones. Where ModelDeployments are managed, also run their replicas, and remove them without losing a request.
 
     SIGTERM stops it in order within the grace period; a second signal stops it at once. Exit status 1 when
     leadership or a watch is lost: the Deployment starts it again.
@@ -156,6 +176,7 @@ def controller(
         leader_election=election if leader_elect else None,
         metrics_address=parse_bind_address(metrics_bind_address, "--metrics-bind-address"),
         health_address=parse_bind_address(health_bind_address, "--health-bind-address"),
+        deployments=deployments,
         workers=workers,
         record_directory=record,
         clock=ClockSettings(clock_epoch, clock_factor),

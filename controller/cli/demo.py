@@ -29,6 +29,14 @@ class DemoAlgorithm(StrEnum):
     ADAPTIVE = "Adaptive"
 
 
+class DemoRoles(StrEnum):
+    """Which roles share the work."""
+
+    SERVER = "server"
+    PD = "pd"
+    EPD = "epd"
+
+
 def demo(
     trace: Annotated[
         Path | None,
@@ -49,6 +57,12 @@ def demo(
     algorithm: Annotated[
         DemoAlgorithm, typer.Option(help="What the scaler decides by.")
     ] = DemoAlgorithm.TOKEN_THROUGHPUT,
+    roles: Annotated[
+        DemoRoles,
+        typer.Option(
+            help="Who shares the work: one Server role; Prefill and Decode (pd); Encode, Prefill and Decode (epd)."
+        ),
+    ] = DemoRoles.SERVER,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything drawn at random.")] = 1,
     kill_controller_every: Annotated[
         float | None,
@@ -85,7 +99,7 @@ def demo(
         raise UsageError("--serve runs in real time, so that kubectl shows true ages; leave out --speed")
     if report and (Path(report).name != report):
         raise UsageError(f"--report: {report!r} is a name within --directory ({directory}), not a path")
-    plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed)
+    plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed, roles=roles)
     if speed is None:
         wanted = (plan.trace_seconds + _MARGIN_SECONDS) / _WALL_SECONDS
         speed = 1.0 if serve else max(1.0, min(wanted, affordable_factor(plan.fit.trace), _FASTEST))

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.foundation import UsageError, format_quantity
+from controller.cli.demo import DemoRoles
+from controller.cli.demo_roles import (
+    HEADROOM,
+    MEDIA_TOKENS,
+    RolePlan,
+    capacities,
+    plan_roles,
+    quantity,
+    role_manifests,
+)
+from controller.embedded.engine import EngineKind
+from controller.foundation import UsageError
 from controller.plant import (
     DEFAULT_SWEEP,
     DEFAULT_TRACE,
@@ -23,13 +34,8 @@ from controller.plant import (
 
 NAMESPACE = "demo"
 DEPLOYMENT = "chat"
-ROLE = "server"
-MAX_REPLICAS = 8
-HEADROOM = 0.75
 INTERVAL_SECONDS = 10
 STARTUP_SECONDS = 76.0  # measured: vLLM on an H200 with cached weights
-MAX_NUM_SEQS = 32  # the highest concurrency of the sweep
-_SIGNIFICANT_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +46,16 @@ class DemoPlan:
     trace_seconds: float
     original_requests: int
     fit: Dimension
+    roles: tuple[RolePlan, ...]
+    media_tokens: int  # of every prompt, up to this many stand for an image
     scaler: dict[str, Any]
     algorithm: str
     seed: int
 
 
-def plan_demo(trace: Path | None, *, minutes: float | None, algorithm: str, seed: int) -> DemoPlan:
+def plan_demo(
+    trace: Path | None, *, minutes: float | None, algorithm: str, seed: int, roles: DemoRoles = DemoRoles.SERVER
+) -> DemoPlan:
     """Read the trace and make it fit. Raises UsageError for a trace that cannot be used."""
     path = trace or DEFAULT_TRACE
     if not path.is_file():
@@ -55,12 +65,15 @@ def plan_demo(trace: Path | None, *, minutes: float | None, algorithm: str, seed
         raise UsageError(f"--trace: {path} has no request")
     service = fit_service_time(read_sweep(DEFAULT_SWEEP))
     fit = dimension(requests, service, seed=seed, headroom=HEADROOM)
+    planned = plan_roles(roles, fit, service)
     return DemoPlan(
         trace_name=path.name,
         trace_seconds=requests.duration_seconds,
         original_requests=len(requests),
         fit=fit,
-        scaler=scaler_manifest(fit, algorithm),
+        roles=planned,
+        media_tokens=MEDIA_TOKENS if roles is DemoRoles.EPD else 0,
+        scaler=scaler_manifest(planned, fit, algorithm),
         algorithm=algorithm,
         seed=seed,
     )
@@ -75,32 +88,29 @@ def _read(path: Path, minutes: float | None, seed: int) -> RequestTrace:
     return read if minutes is None else window(read, 0.0, minutes)
 
 
-def scaler_manifest(fit: Dimension, algorithm: str) -> dict[str, Any]:
-    """The demo's scaler: capacity and latency targets stretched like the engines, windows shortened like the hour."""
-    capacity = _quantity(fit.effective_tokens_per_second)
+def scaler_manifest(roles: tuple[RolePlan, ...], fit: Dimension, algorithm: str) -> dict[str, Any]:
+    """The demo's scaler: capacities and latency targets stretched like the engines, windows shortened like the hour."""
     latencies = {
-        "ttftTargetMilliseconds": _quantity(1000 * fit.ttft_target_seconds),
-        "itlTargetMilliseconds": _quantity(1000 * fit.itl_target_seconds),
+        "ttftTargetMilliseconds": quantity(1000 * fit.ttft_target_seconds),
+        "itlTargetMilliseconds": quantity(1000 * fit.itl_target_seconds),
+    }
+    throughput = {
+        **capacities(roles, effective=True),
+        "stableWindowSeconds": 60,
+        "panicWindowSeconds": 30,
+        **latencies,
     }
     blocks: dict[str, dict[str, Any]] = {
-        "TokenThroughput": {
-            "targetTokensPerSecond": capacity,
-            "stableWindowSeconds": 60,
-            "panicWindowSeconds": 30,
-            **latencies,
-        },
-        "Predictive": {
-            "tokenThroughput": {
-                "targetTokensPerSecond": capacity,
-                "stableWindowSeconds": 60,
-                "panicWindowSeconds": 30,
-                **latencies,
-            }
-        },
-        "Adaptive": {"targetTokensPerSecond": _quantity(fit.capacity_tokens_per_second), **latencies},
+        "TokenThroughput": throughput,
+        "Predictive": {"tokenThroughput": throughput},
+        "Adaptive": {**capacities(roles, effective=False), **latencies},
         "Proportional": {
             "metric": "RunningRequests",
-            "roleTargets": [{"name": ROLE, "target": _quantity(HEADROOM * MAX_NUM_SEQS)}],
+            "roleTargets": [
+                {"name": role.name, "target": quantity(role.running_target)}
+                for role in roles
+                if role.kind is not EngineKind.ENCODE
+            ],
         },
     }
     block = algorithm[0].lower() + algorithm[1:]
@@ -112,12 +122,8 @@ def scaler_manifest(fit: Dimension, algorithm: str) -> dict[str, Any]:
             "targetRef": {"name": DEPLOYMENT},
             "mode": "Active",
             "sampling": {"intervalSeconds": INTERVAL_SECONDS},
-            "roles": [{"name": ROLE, "minReplicas": 1, "maxReplicas": MAX_REPLICAS}],
+            **role_manifests(roles),
             "algorithm": {"type": algorithm, block: blocks[algorithm]},
             "behavior": {"scaleDown": {"stabilizationWindowSeconds": 120}},
         },
     }
-
-
-def _quantity(value: float) -> str:
-    return format_quantity(float(f"{value:.{_SIGNIFICANT_DIGITS}g}"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from controller.cli.demo_plan import HEADROOM, DemoPlan
+from controller.cli.demo_plan import DemoPlan
+from controller.cli.demo_roles import HEADROOM
 from controller.cli.demo_run import DemoOptions, DemoOutcome
 from controller.cli.options import package_version
 from controller.planning import committed_changes

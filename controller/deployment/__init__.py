@@ -1,14 +1,15 @@
 """The ModelDeployment side of standalone mode: replicas, eligibility, retirement, drain.
 
 Pure, each one noun: ownership · flags, command_line, images, pools, weights, pods, services, fingerprint · replicas,
-eligibility, plan · retirement, replacement, record · status. Shells: withdrawal, drain, evidence · writes, retiring,
-creating, burial, reporter · reconciler, caches, controller. `drain_hook` runs inside the engines' containers.
+eligibility, plan · retirement, replacement, record · serving, status. Shells: withdrawal, drain, exec_gauges,
+evidence · writes, retiring, creating, burial, reporter · reconciler, caches, controller. `drain_hook` and
+`metrics_read` run inside the engines' containers.
 """
 
 from controller.deployment.controller import DeploymentController
 from controller.deployment.drain import DrainReader, GaugeSource, HttpGauges, MemberLoad
 from controller.deployment.observers import DeploymentMetrics, NoMetrics, Recorder
-from controller.deployment.ownership import DeploymentsMode, Owner, Ownership, resolve_mode, who_owns
+from controller.deployment.ownership import Owner, Ownership, resolve_mode, who_owns
 from controller.deployment.retirement import (
     DRAIN_SECONDS,
     HANDOFF_SECONDS,
@@ -37,7 +38,6 @@ __all__ = [
     "AllOf",
     "DeploymentController",
     "DeploymentMetrics",
-    "DeploymentsMode",
     "DrainReader",
     "EndpointSlices",
     "Evidence",

@@ -5,6 +5,7 @@ Every method is synchronous, quick, and does not raise.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from controller.api import RetirementState
@@ -24,9 +25,21 @@ class DeploymentMetrics(Protocol):
     """Numbers about ModelDeployments that this controller carries out."""
 
     def role(
-        self, namespace: str, deployment: str, role: str, *, desired: int, ready: int, eligible: int, outdated: int
+        self,
+        namespace: str,
+        deployment: str,
+        role: str,
+        *,
+        desired: int,
+        ready: int,
+        eligible: int | None,
+        outdated: int,
     ) -> None:
         """Where a role stands."""
+        ...
+
+    def keep_roles(self, namespace: str, deployment: str, roles: Collection[str]) -> None:
+        """These are all the roles there are."""
         ...
 
     def retirement_state(self, namespace: str, deployment: str, state: RetirementState | None) -> None:
@@ -52,7 +65,7 @@ class DeploymentMetrics(Protocol):
         ...
 
     def forget(self, namespace: str, deployment: str) -> None:
-        """The deployment is gone: its series must go with it."""
+        """The deployment is gone, or another operator's: its series must go with it."""
         ...
 
 
@@ -60,8 +73,17 @@ class NoMetrics:
     """Tells nobody."""
 
     def role(
-        self, namespace: str, deployment: str, role: str, *, desired: int, ready: int, eligible: int, outdated: int
+        self,
+        namespace: str,
+        deployment: str,
+        role: str,
+        *,
+        desired: int,
+        ready: int,
+        eligible: int | None,
+        outdated: int,
     ) -> None: ...
+    def keep_roles(self, namespace: str, deployment: str, roles: Collection[str]) -> None: ...
     def retirement_state(self, namespace: str, deployment: str, state: RetirementState | None) -> None: ...
     def retirement_step(
         self, namespace: str, deployment: str, role: str, outcome: Outcome, state: RetirementState, seconds: float

@@ -17,14 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.api import FIELD_MANAGER, MANAGED_BY, MANAGED_BY_LABEL, ModelDeployment, Pod
-
-
-class DeploymentsMode(StrEnum):
-    """`--deployments`: who turns ModelDeployments into Pods."""
-
-    MANAGED = "managed"  # this controller
-    EXTERNAL = "external"  # another operator
-    AUTO = "auto"  # this controller where the CRD is its own, else another operator
+from controller.foundation.settings import DeploymentsMode
 
 
 class Owner(StrEnum):

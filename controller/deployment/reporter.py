@@ -39,18 +39,15 @@ class Reporter:
     def admitted(self, deployment: ModelDeployment, operation: Operation) -> None:
         """A retirement has begun."""
         self._say(deployment, EventType.NORMAL, "RetirementAdmitted", "Retire", operation, operation.reason)
-        self._metrics.retirement_state(*_names(deployment), operation.state)
 
     def taken_up(self, deployment: ModelDeployment, operation: Operation) -> None:
         """An operation that another process left goes on."""
         note = f"taken up in {operation.state} with fresh budgets"
         self._say(deployment, EventType.NORMAL, "RetirementResumed", "Retire", operation, note)
-        self._metrics.retirement_state(*_names(deployment), operation.state)
 
     def stepped(self, deployment: ModelDeployment, before: Operation, step: Step, now: float) -> None:
         """A retirement made a step that was written down."""
         after = step.operation
-        self._metrics.retirement_state(*_names(deployment), None if after is None else after.state)
         if step.outcome in (Outcome.STAYED, Outcome.REASON):
             return
         seconds = max(0.0, now - before.phase_started_at)
@@ -100,18 +97,26 @@ class Reporter:
         """One event."""
         self._event(deployment, EventType.WARNING if warning else EventType.NORMAL, reason, action, note)
 
-    def counts(self, deployment: ModelDeployment, status: ModelDeploymentStatus, outdated: Mapping[str, int]) -> None:
-        """Where the roles stand."""
+    def standing(
+        self,
+        deployment: ModelDeployment,
+        status: ModelDeploymentStatus,
+        outdated: Mapping[str, int],
+        memory: DeploymentMemory,
+    ) -> None:
+        """Where the roles and the retirement stand at the end of a pass."""
         for role in status.roles or ():
-            eligible = role.endpoints.eligible if role.endpoints is not None else None
             self._metrics.role(
                 *_names(deployment),
                 role.name,
                 desired=role.desired or 0,
                 ready=role.ready or 0,
-                eligible=eligible or 0,
+                eligible=role.endpoints.eligible if role.endpoints is not None else None,
                 outdated=outdated.get(role.name, 0),
             )
+        self._metrics.keep_roles(*_names(deployment), {role.name for role in status.roles or ()})
+        track = memory.retirement
+        self._metrics.retirement_state(*_names(deployment), None if track is None else track.operation.state)
 
     def created(self, deployment: ModelDeployment, role: str, names: Iterable[str]) -> None:
         """Pods were created."""
@@ -126,7 +131,7 @@ class Reporter:
         self._log.info("deleted Pod", deployment=deployment.metadata.key, role=role, pod=name)
 
     def forget(self, key: str) -> None:
-        """The deployment is gone."""
+        """The deployment is gone, or another operator's."""
         namespace, _, name = key.partition("/")
         self._metrics.forget(namespace, name)
 

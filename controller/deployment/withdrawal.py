@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from controller.api import ENDPOINT_SLICES, ROUTER_PORT, SERVICES, ModelDeployment, Pod
-from controller.deployment.kinds import EndpointSlice, Service
+from controller.api import ENDPOINT_SLICES, ROUTER_PORT, SERVICES, SERVING_PORT_NAME, ModelDeployment, Pod
+from controller.deployment.kinds import SERVICE_NAME_LABEL, EndpointSlice, Service
 from controller.deployment.retirement import Listing
+from controller.deployment.serving import RouterView
 from controller.kube import ApiError, KubeClient, NotFound
 
-_SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 # Wall time for one router; it answers from memory.
 ROUTER_TIMEOUT_SECONDS: Final = 2.0
 _MAX_ROUTER_BYTES: Final = 1024 * 1024
@@ -88,7 +88,7 @@ class EndpointSlices:
                     continue
                 service = await self._service(listed, namespace)
                 if service is None or not service.for_peers:
-                    name = listed.metadata.label(_SERVICE_NAME_LABEL) or listed.metadata.name
+                    name = listed.metadata.label(SERVICE_NAME_LABEL) or listed.metadata.name
                     return Sighting(
                         Listing.LISTED,
                         f"Service {name} still lists {found.metadata.name} (EndpointSlice {listed.metadata.name})",
@@ -98,7 +98,7 @@ class EndpointSlices:
         return NOT_LISTED
 
     async def _service(self, listed: EndpointSlice, namespace: str) -> Service | None:
-        name = listed.metadata.label(_SERVICE_NAME_LABEL)
+        name = listed.metadata.label(SERVICE_NAME_LABEL)
         if not name:
             return None
         try:
@@ -144,9 +144,21 @@ class RouterViews:
         if session is not None:
             await session.close()
 
+    async def views(self, deployment: ModelDeployment, members: Sequence[Pod]) -> list[RouterView]:
+        """Which of these Pods each router would send a request to."""
+        uids = {address: pod.metadata.uid for pod in members if (address := _address(pod.status.pod_ip))}
+        found: list[RouterView] = []
+        for _, view in await self._ask(deployment):
+            if isinstance(view, str):
+                found.append(RouterView(None))
+                continue
+            hosts = {_host(worker.url) for worker in view.workers if worker.eligible}
+            found.append(RouterView(frozenset(uid for address, uid in uids.items() if address in hosts)))
+        return found
+
     async def look(self, deployment: ModelDeployment, members: Sequence[Pod]) -> Sighting:
         addresses = {address: pod.metadata.name for pod in members if (address := _address(pod.status.pod_ip))}
-        views = await asyncio.gather(*(self._view(url) for url in self._urls(deployment)))
+        views = await self._ask(deployment)
         in_flight = 0
         unknown = ""
         for url, view in views:
@@ -161,6 +173,9 @@ class RouterViews:
                 if worker.eligible:
                     return Sighting(Listing.LISTED, f"router {url} still holds {name}", in_flight)
         return Sighting(Listing.UNKNOWN, unknown, in_flight) if unknown else Sighting(Listing.GONE, "", in_flight)
+
+    async def _ask(self, deployment: ModelDeployment) -> list[tuple[str, _View | str]]:
+        return await asyncio.gather(*(self._view(url) for url in self._urls(deployment)))
 
     async def _view(self, url: str) -> tuple[str, _View | str]:
         try:
@@ -189,14 +204,19 @@ class RouterViews:
 
 
 def router_urls(pods: Iterable[Pod]) -> list[str]:
-    """The routers among the Pods of a deployment: those that are addressed and not on their way out, at the contract's
-    port. One that is not Ready may still be passing requests on."""
+    """The routers among the Pods of a deployment: those that are addressed and not on their way out, at the port that
+    they declare as `http`, else at the contract's. One that is not Ready may still be passing requests on."""
     urls = []
     for pod in pods:
         address = _address(pod.status.pod_ip)
         if pod.router is not None and address and not pod.deleting and not pod.finished:
-            urls.append(f"http://{f'[{address}]' if ':' in address else address}:{ROUTER_PORT}")
+            urls.append(f"http://{f'[{address}]' if ':' in address else address}:{_router_port(pod)}")
     return sorted(urls)
+
+
+def _router_port(pod: Pod) -> int:
+    declared = (port for container in pod.spec.containers or () for port in container.ports or ())
+    return next((port.container_port for port in declared if port.name == SERVING_PORT_NAME), ROUTER_PORT)
 
 
 def _lists(listed: EndpointSlice, pod: Pod) -> bool:

@@ -1,6 +1,6 @@
 """Ground that every room stands on: clocks, quantities, metadata, redaction, small errors. Imports nothing of ours."""
 
-from controller.foundation.clock import Clock, ManualClock, ScaledClock, WallClock, monotonic, wall_now
+from controller.foundation.clock import Clock, ManualClock, ScaledClock, WallClock, boot_time, monotonic, wall_now
 from controller.foundation.errors import FieldError, MdscalerError, OperationFailed, UsageError
 from controller.foundation.objects import KubeObject, ObjectMeta, OwnerReference, Resource, decode_object, split_key
 from controller.foundation.quantity import QUANTITY_PATTERN, describe, format_quantity, parse_quantity
@@ -22,6 +22,7 @@ __all__ = [
     "ScaledClock",
     "UsageError",
     "WallClock",
+    "boot_time",
     "decode_object",
     "describe",
     "format_micro_time",

@@ -104,6 +104,12 @@ class ManualClock:
         return model_seconds
 
 
+def boot_time() -> float:
+    """Monotonic seconds that also pass while the machine is suspended, where the system can tell: what a lease counts
+    by. `time.monotonic` stands still then on Linux, while everybody else's clock goes on."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 def monotonic() -> float:
     """Wall-clock seconds that never jump; for leases, time-outs and measurements."""
     return time.monotonic()

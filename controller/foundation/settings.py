@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 # A worker is a coroutine that mostly waits, five seconds for an engine that hangs: with few of them a dozen scalers
 # whose engines hang would keep all the others from their intervals.
 DEFAULT_WORKERS = 64
+
+
+class DeploymentsMode(StrEnum):
+    """`--deployments`: who turns ModelDeployments into Pods."""
+
+    AUTO = "auto"  # this controller where the CRD is its own, else another operator
+    MANAGED = "managed"  # this controller
+    EXTERNAL = "external"  # another operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,8 @@ class ControllerSettings:
     leader_election: LeaderElectionSettings | None = field(default_factory=LeaderElectionSettings)
     metrics_address: tuple[str, int] | None = ("0.0.0.0", 8080)  # noqa: S104 - scraped from outside the Pod
     health_address: tuple[str, int] | None = ("0.0.0.0", 8081)  # noqa: S104 - probed from outside the Pod
-    workers: int = DEFAULT_WORKERS
+    deployments: DeploymentsMode = DeploymentsMode.AUTO
+    workers: int = DEFAULT_WORKERS  # of each kind that is reconciled
     record_directory: Path | None = None
     clock: ClockSettings = ClockSettings()
     grace_seconds: float = 25.0  # below Kubernetes' default of 30 s, after which the process is killed

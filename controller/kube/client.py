@@ -95,6 +95,7 @@ class KubeClient:
     async def close(self) -> None:
         """Close all connections. Requests in flight fail with ConnectionLost."""
         await self._wire.close()
+        await self.connection.close()
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -305,12 +306,13 @@ class KubeClient:
             if decoder is None:
                 decoder = self._decoders[type_] = msgspec.json.Decoder(type_)
             return cast("T", decoder.decode(body))
-        except (msgspec.DecodeError, orjson.JSONDecodeError) as failure:
+        except (msgspec.DecodeError, orjson.JSONDecodeError, RecursionError) as failure:
             view = None if type_ is None else recovered(type_, body)
             if view is not None:
                 return view
+            what = "it is nested too deeply" if isinstance(failure, RecursionError) else str(failure)
             raise BadAnswer(
-                f"the answer cannot be read: {failure}", reason="BadAnswer", outcome=Outcome.UNKNOWN
+                f"the answer cannot be read: {what}", reason="BadAnswer", outcome=Outcome.UNKNOWN
             ) from failure
 
 

@@ -1,8 +1,9 @@
 """Finding the API server: kubeconfig files, exec plugins, or the ServiceAccount of the Pod that we run in.
 
 The order is controller-runtime's: the file that is given, then `KUBECONFIG`, then in-cluster, then `~/.kube/config`.
-Parsing, exec plugins, OIDC and GCP credentials are kubernetes-asyncio's; this module checks the structure first,
-because the loaders answer a missing cluster with an assertion and a missing user with a TypeError.
+Parsing, OIDC and GCP credentials are kubernetes-asyncio's; this module checks the structure first, because the loaders
+answer a missing cluster with an assertion and a missing user with a TypeError. Exec plugins are run here
+(`exec_plugin`): the loaders log what a failing plugin wrote, wait for ever for one that hangs, and leave it running.
 
 Everything wrong here is a UsageError of one line that names the file and the way out. No message repeats a credential.
 """
@@ -21,10 +22,13 @@ import yaml
 
 from controller.foundation import UsageError, redact
 from controller.kube.connection import LOAD_TIMEOUT_SECONDS, Connection, Credentials, CredentialSource, TlsFiles
+from controller.kube.exec_plugin import PluginAnswer, run_plugin
 from controller.kube.loaders import load_config_package
 from controller.kube.proxies import proxy_for
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# A variable, not an option: it goes for every command that connects.
+RELAX_VARIABLE = "MDSCALER_TLS_RELAX_X509_STRICT"
 _NO_USER = "(no user)"
 _SECRET_KEYS = frozenset(
     ("token", "password", "client-key-data", "id-token", "refresh-token", "access-token", "client-secret", "value")
@@ -64,8 +68,11 @@ async def load_connection(
 ) -> Connection:
     """The connection that the arguments and the environment describe; nothing is sent to the server yet.
 
-    Raises UsageError when no configuration is found, it cannot be read, or it lacks the context, cluster or user.
+    `relax_x509_strict`, or MDSCALER_TLS_RELAX_X509_STRICT=1 in the environment: accept certificates that RFC 5280 does
+    not allow, as Python did before 3.13. Raises UsageError when no configuration is found, it cannot be read, or it
+    lacks the context, cluster or user.
     """
+    relax_x509_strict = relax_x509_strict or environment.get(RELAX_VARIABLE, "").lower() in ("1", "true", "yes")
     paths = _kubeconfig_paths(kubeconfig, environment)
     settings = _Settings()
     source: CredentialSource
@@ -128,7 +135,7 @@ def _open_kubeconfig(
         chosen = context or _current_context(merger.config_files)
         _check_references(merger.config.value, chosen, names)
         user = _user_of(merger.config.value, chosen)
-        loader = package.kube_config.KubeConfigLoader(
+        loader = _loader_class(package)(
             merger.config,
             active_context=chosen,
             config_base_path=None,
@@ -209,6 +216,41 @@ def _value(item: Any) -> dict[str, Any]:
     return value
 
 
+def _loader_class(package: Any) -> type[Any]:
+    class Loader(package.kube_config.KubeConfigLoader):  # type: ignore[misc]
+        """The package's, with our way of running an exec plugin."""
+
+        plugin_answer: PluginAnswer | None = None
+
+        async def load_from_exec_plugin(self) -> bool:
+            """Called in the place of the package's own: leaves the credentials where `load_and_set` finds them."""
+            if self.plugin_answer is not None and not self.plugin_answer.expired:
+                return True
+            self.plugin_answer = answer = await run_plugin(_plain(self._user["exec"]))
+            for name in ("token", "cert_file", "key_file"):
+                if name in vars(self):
+                    delattr(self, name)
+            if answer.token:
+                self.token = f"Bearer {answer.token}"
+            if answer.certificate:
+                pems = {"cert": answer.certificate, "key": answer.key}
+                for name in pems:
+                    in_file = package.kube_config.FileOrData(
+                        pems, None, data_key_name=name, base64_file_content=False, temp_file_path=self._temp_file_path
+                    )
+                    setattr(self, f"{name}_file", in_file.as_file())
+            return True
+
+    return Loader
+
+
+def _plain(node: Any) -> dict[str, Any]:
+    value = getattr(node, "value", node)
+    if not isinstance(value, dict):
+        raise UsageError("exec: must be a mapping")
+    return value
+
+
 class _Kubeconfig:
     """Credentials of one kubeconfig user: token, token file, certificates, exec plugin, OIDC, GCP, basic."""
 
@@ -218,24 +260,19 @@ class _Kubeconfig:
         self._names = names
         self._user = user
         self._relax = relax
-        self._loaded: Credentials | None = None
         self._impersonation = _impersonation_headers(user)
 
     async def load(self, *, rejected: bool) -> Credentials:
-        plugin = "exec" in self._user
         if rejected:
-            # The loader keeps a plugin's answer until its expiry; a 401 says that it died early.
-            vars(self._loader).pop("exec_plugin_expiry", None)
-        elif plugin and self._loaded and not hasattr(self._loader, "exec_plugin_expiry"):
-            return self._loaded  # an answer without expiry is good until it is refused
+            self._loader.plugin_answer = None  # it is kept until it expires; a 401 says that it died early
+        self._settings.api_key.pop("BearerToken", None)
         try:
             await self._loader.load_and_set(self._settings)
-        except (*_LOADER_FAILURES, load_config_package().ConfigException) as failure:
+        except (UsageError, *_LOADER_FAILURES, load_config_package().ConfigException) as failure:
             # The loader names entries by their whole content.
             reason = redact(_one_line(failure), _secrets_of(self._user))[:300]
             raise UsageError(f"kubeconfig {self._names}: no credentials: {reason}") from None
-        self._loaded = self._settings.credentials(relax_x509_strict=self._relax, extra_headers=self._impersonation)
-        return self._loaded
+        return self._settings.credentials(relax_x509_strict=self._relax, extra_headers=self._impersonation)
 
 
 class _InCluster:

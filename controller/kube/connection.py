@@ -3,10 +3,12 @@
 Promised: `headers()` never returns credentials older than `REFRESH_SECONDS` when their source can still be read (a
 projected ServiceAccount token is rotated at 80 % of its life, and clouds issue them for an hour); after a 401 the
 source is read again once (`reject`). A source that fails keeps the last good credentials in use and is asked again a
-little later. Changed CA or client certificate files give a new TLS context, which new connections use.
+little later. One that is slow is asked in the background: requests go on with the credentials that they have, unless
+there are none yet or the server has refused them. Changed CA or client certificate files give a new TLS context, which
+new connections use.
 
 Not promised: that a removed CA is distrusted on connections that are open already.
-Cancellation of `headers()` leaves the old credentials in place.
+Cancellation of `headers()` leaves the old credentials in place, and a refresh under way going on; `close` ends it.
 """
 
 from __future__ import annotations
@@ -30,6 +32,9 @@ REFRESH_SECONDS = 60.0
 RETRY_SECONDS = 5.0
 # An exec plugin that waits for a browser must not hang a controller.
 LOAD_TIMEOUT_SECONDS = 60.0
+# How long requests wait for fresher credentials while the old ones are not known to be bad: a file is read at once, a
+# plugin may hang because its cloud is down, and a renewal of the lease has five seconds in all.
+PATIENCE_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -84,8 +89,10 @@ class Connection:
         self._now = now
         self._fresh_until = float("-inf") if source else float("inf")
         self._loaded_at = float("-inf")
-        self._rejected = False
-        self._lock = asyncio.Lock()
+        self._usable = credentials is not None or source is None  # there are some, and nobody has refused them
+        self._rejected = False  # tell the source at the next load
+        self._reloading: asyncio.Task[None] | None = None
+        self._patient_until = float("-inf")
         self._tls_digest = b""
         self._tls_context: ssl.SSLContext | None = None
         self._update_tls()
@@ -97,11 +104,29 @@ class Connection:
 
     async def headers(self) -> Mapping[str, str]:
         """Request headers with fresh credentials. The mapping's identity names the credentials for `reject`."""
-        if self._now() >= self._fresh_until:
-            async with self._lock:
-                if self._source is not None and self._now() >= self._fresh_until:
-                    await self._reload(self._source)
+        if self._source is not None and self._now() >= self._fresh_until:
+            await self._refresh(self._source)
         return self._credentials.headers
+
+    async def close(self) -> None:
+        """End a refresh that is under way."""
+        if self._reloading is not None:
+            self._reloading.cancel()
+            await asyncio.wait((self._reloading,))
+            self._reloading = None
+
+    async def _refresh(self, source: CredentialSource) -> None:
+        now = asyncio.get_running_loop().time
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._reload(source), name="refresh of credentials")
+            self._patient_until = now() + PATIENCE_SECONDS
+        reloading = self._reloading
+        if not self._usable:
+            await asyncio.wait((reloading,))
+        elif (patience := self._patient_until - now()) > 0:
+            await asyncio.wait((reloading,), timeout=patience)
+        if reloading.done():
+            reloading.result()
 
     def reject(self, headers: Mapping[str, str]) -> bool:
         """The server answered 401 to these headers. True when asking again makes sense: newer ones are or will be
@@ -115,23 +140,27 @@ class Connection:
         if self._source is None or self._now() - self._loaded_at < RETRY_SECONDS:
             return False
         self._rejected = True
+        self._usable = False
         self._fresh_until = float("-inf")
         return True
 
     async def _reload(self, source: CredentialSource) -> None:
+        rejected, self._rejected = self._rejected, False
+        fresh_seconds = REFRESH_SECONDS
         try:
             async with asyncio.timeout(LOAD_TIMEOUT_SECONDS):
-                loaded = await source.load(rejected=self._rejected)
+                loaded = await source.load(rejected=rejected)
             if loaded != self._credentials:
                 self._credentials = loaded
             self._update_tls()
         except (MdscalerError, KubeError, OSError, TimeoutError, ValueError) as failure:
-            self._fresh_until = self._now() + RETRY_SECONDS
-            _log.warning("credentials could not be refreshed; the last ones stay in use", reason=_one_line(failure))
-        else:
-            self._fresh_until = self._now() + REFRESH_SECONDS
+            fresh_seconds = RETRY_SECONDS
+            _log.warning("credentials could not be refreshed; the last ones stay in use", reason=_reason_of(failure))
         self._loaded_at = self._now()
-        self._rejected = False
+        # Whatever was loaded is what there is: refused once more, it is asked for once more.
+        self._usable = True
+        if not self._rejected:
+            self._fresh_until = self._loaded_at + fresh_seconds
 
     def _update_tls(self) -> None:
         if not self.server.startswith("https://"):
@@ -179,5 +208,7 @@ def _digest(tls: TlsFiles) -> bytes:
     return digest.digest()
 
 
-def _one_line(failure: BaseException) -> str:
+def _reason_of(failure: BaseException) -> str:
+    if isinstance(failure, TimeoutError):
+        return f"their source did not answer within {LOAD_TIMEOUT_SECONDS:g} s"
     return " ".join((str(failure) or type(failure).__name__).split())[:300]

@@ -14,7 +14,10 @@ Promised
 3. After a loss `run` raises LeadershipLost, also when `lead` does not react to its cancellation: the process must exit
    (by force if it hangs). It never leads twice.
 4. On a regular end, `lead` returning or `run` cancelled, the lease is renewed until `lead` has ended and then released,
-   with requests of their own that the cancellation does not touch; never when somebody else holds it.
+   with requests of their own that the cancellation does not touch; never when somebody else holds it, nor while
+   `lead` still runs. A loss while `lead` cleans up is a loss like any other.
+5. A record that carries our identity but was not written by us is somebody else's: two processes that were given the
+   same identity do not lead together.
 
 No lease request may take longer than half the deadline, so that one that hangs leaves time for another.
 """
@@ -22,19 +25,18 @@ No lease request may take longer than half the deadline, so that one that hangs 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 import os
 import random
 import secrets
 import socket
-import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 import structlog
 
-from controller.foundation import UsageError, wall_now
+from controller.foundation import UsageError, boot_time, wall_now
 from controller.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -46,6 +48,7 @@ from controller.kube.errors import (
     Unauthorized,
 )
 from controller.kube.lease import (
+    Action,
     Create,
     Lease,
     LeaseSpec,
@@ -70,6 +73,8 @@ _SHORTEST_WAIT_SECONDS = 0.01
 # Of the time between our deadline and the moment when others may take the lease (5 s of 15/10/2): 3 s to stop, the
 # rest to end the process.
 _STOP_SHARE = 0.6
+# Claims whose answer may still be open; there is time for six of them before the deadline.
+_REMEMBERED_CLAIMS = 16
 
 _log = structlog.get_logger(__name__)
 
@@ -91,7 +96,8 @@ def new_identity(pod_name: str | None = None) -> str:
 
 
 class Elector:
-    """One candidate of one election. `now` is monotonic seconds; tests may give it a skewed rate."""
+    """One candidate of one election. `now` is monotonic seconds that also pass while the machine is suspended; tests
+    may give it a skewed rate."""
 
     def __init__(
         self,
@@ -101,7 +107,7 @@ class Elector:
         times: LeaseTimes | None = None,
         observer: ElectorObserver = SILENT,
         on_new_leader: Callable[[str], None] | None = None,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = boot_time,
         rng: random.Random | None = None,
     ) -> None:
         if not identity:
@@ -114,6 +120,7 @@ class Elector:
         self._now = now
         self._rng = rng or random.Random()
         self._observation: Observation | None = None
+        self._claims: deque[tuple[str | None, str | None]] = deque(maxlen=_REMEMBERED_CLAIMS)
         self._reported_leader: str | None = None
         self._valid_until = float("-inf")
         self._phase = _Phase.NEW
@@ -185,7 +192,7 @@ class Elector:
         """A jittered retry period, or less when the lease can be taken sooner: whoever waits for a dead leader knows to
         the millisecond when it may stop waiting."""
         delay = self._times.retry_seconds * (1.0 + CANDIDATE_JITTER * self._rng.random())
-        action = decide(self._observation, self.identity, self._now(), self._times)
+        action = self._decide(missing=False)
         if isinstance(action, Wait):
             delay = min(delay, max(action.until - self._now(), _SHORTEST_WAIT_SECONDS))
         return delay
@@ -203,16 +210,25 @@ class Elector:
             await work
         finally:
             try:
-                await self._end(work, lost=renewal.done())
+                await self._end(work, renewal)
             finally:
+                if not work.done():
+                    self._phase = _Phase.OVER  # it may still write: the gate closes, and the lease is not given away
                 renewal.cancel()
                 await asyncio.gather(renewal, return_exceptions=True)
 
-    async def _end(self, work: asyncio.Future[None], *, lost: bool) -> None:
-        if not work.done():
-            work.cancel()
-            grace = self._times.lease_seconds - self._times.renew_deadline_seconds
-            await asyncio.wait((work,), timeout=_STOP_SHARE * grace if lost else None)
+    async def _end(self, work: asyncio.Future[None], renewal: asyncio.Future[NoReturn]) -> None:
+        if work.done():
+            return
+        work.cancel()
+        await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return
+        if self._phase is _Phase.LEADING:
+            self._step_down()
+        grace = self._times.lease_seconds - self._times.renew_deadline_seconds
+        await asyncio.wait((work,), timeout=_STOP_SHARE * grace)
+        renewal.result()
 
     def _step_down(self) -> None:
         """Before anything else runs, the gate closes."""
@@ -241,8 +257,9 @@ class Elector:
                     return True
         except TimeoutError:
             return False
-        if self.leader not in ("", self.identity):
-            raise LeadershipLost(f"the lease is held by {self.leader}")
+        if self.leader and not self._is_ours():
+            twin = ", which is another process of the same identity" if self.leader == self.identity else ""
+            raise LeadershipLost(f"the lease is held by {self.leader}{twin}")
         return False
 
     # ---- one attempt -------------------------------------------------------------------------------------------------
@@ -257,7 +274,7 @@ class Elector:
                 except (Conflict, NotFound, AlreadyExists):
                     self._observer.slow_path(self._lock.name)
             lease = await self._read()
-            action = decide(self._observation, self.identity, self._now(), self._times)
+            action = self._decide(missing=lease is None)
             if isinstance(action, Wait):
                 return False
             return await self._write(action, lease)
@@ -267,15 +284,23 @@ class Elector:
 
     async def _read(self) -> Lease | None:
         lease = await self._lock.read(self._request_seconds)
-        if lease is None:
-            self._observation = None
-        else:
+        if lease is not None:
             self._observe(lease)
         return lease
+
+    def _decide(self, *, missing: bool) -> Action:
+        identity = self.identity if self._is_ours() else ""
+        return decide(self._observation, identity, self._now(), self._times, missing=missing)
+
+    def _is_ours(self) -> bool:
+        """Whether the record, as last seen, is one that this process wrote."""
+        spec = self._observation.lease.spec if self._observation else None
+        return spec is not None and spec.holder_identity == self.identity and _stamps(spec) in self._claims
 
     async def _write(self, action: Create | TakeOver | Renew, lease: Lease | None) -> bool:
         sent_at = self._now()
         spec = claim(action, lease, self.identity, wall_now(), self._times)
+        self._claims.append(_stamps(spec))
         self._observe(await self._send(spec, lease))
         self._valid_until = sent_at + self._times.renew_deadline_seconds
         return True
@@ -288,17 +313,19 @@ class Elector:
     async def _release(self) -> None:
         """Give the lease back, whatever cancelled us: a successor then needs no patience."""
         release = asyncio.ensure_future(self._release_attempts())
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await asyncio.shield(release)
-        if not release.done():  # we were cancelled once more: a last moment, then it expires by itself
+        except asyncio.CancelledError:  # once more: a last moment, then it expires by itself
             await asyncio.wait((release,), timeout=self._times.retry_seconds)
+            raise
+        finally:
             release.cancel()
 
     async def _release_attempts(self) -> None:
         for _ in range(_RELEASE_ATTEMPTS):
             try:
                 lease = await self._read()
-                if lease is None or lease.holder != self.identity:
+                if lease is None or not self._is_ours():
                     return
                 await self._send(released(lease, wall_now()), lease)
                 _log.info("lease released", lease=self._lock.name)
@@ -323,3 +350,8 @@ class Elector:
         log = _log.error if isinstance(failure, Forbidden | Unauthorized) else _log.warning
         hint = "; this ServiceAccount needs get, create and update on leases" if isinstance(failure, Forbidden) else ""
         log("lease request failed", lease=self._lock.name, reason=f"{failure}{hint}")
+
+
+def _stamps(spec: LeaseSpec) -> tuple[str | None, str | None]:
+    """What no two claims have in common, and what nobody has a reason to edit."""
+    return spec.acquire_time, spec.renew_time

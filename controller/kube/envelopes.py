@@ -18,6 +18,7 @@ import msgspec
 from controller.foundation import KubeObject, ObjectMeta, Resource
 from controller.kube.classify import Status, classify_status, read_status
 from controller.kube.errors import ApiError, BadAnswer
+from controller.kube.nesting import without_depths
 from controller.kube.recovery import recovered
 
 T = TypeVar("T", bound=KubeObject)
@@ -104,13 +105,22 @@ class EventDecoder(Generic[T]):
 
     def decode(self, line: bytes) -> Event[T]:
         """One event. Raises BadAnswer for a line that is not JSON: the stream is broken."""
-        if not line.startswith(self._usual):
-            return self._examine(line, "")
         try:
-            event: Change[T] = self._decode(line)
-        except msgspec.DecodeError as failure:
-            return self._examine(line, str(failure))
+            if not line.startswith(self._usual):
+                return self._examine(line, "")
+            try:
+                event: Change[T] = self._decode(line)
+            except msgspec.DecodeError as failure:
+                return self._examine(line, str(failure))
+        except RecursionError:
+            return self._decode_deep(line)
         return event if event.object.metadata.name else Skipped("the object has no metadata.name")
+
+    def _decode_deep(self, line: bytes) -> Event[T]:
+        shallow = without_depths(line)
+        if shallow is None:
+            raise BadAnswer(f"a line of the watch is not an event: {line[:120]!r}", reason="BadLine")
+        return self._examine(shallow, "")
 
     def _examine(self, line: bytes, failure: str) -> Event[T]:
         try:

@@ -7,8 +7,10 @@ The rules are those of client-go's events.k8s.io recorder:
 * six minutes after its last occurrence a series is written for the last time and forgotten.
 
 Two things differ. The note is part of what "the same" means: "scaled from 2 to 3" and "from 3 to 4" are two facts,
-and a note cannot be changed later. In return each object has a budget (the legacy recorder's: 25, refilled one in
-five minutes), so that a note with a changing number in it cannot flood anybody.
+and a note cannot be changed later. In return each reason of an object has a budget, so that a note with a changing
+number in it cannot flood anybody. It is the reason that has one, not the object as with the legacy recorder: a removal
+of a replica is told in eight events, and a day with many of them must neither hide the warning that comes in between
+nor keep the beginning of a story and lose its end.
 """
 
 from __future__ import annotations
@@ -18,10 +20,14 @@ from dataclasses import dataclass
 
 SERIES_SECONDS = 360.0
 REFRESH_SECONDS = 1800.0
+# The legacy recorder's. Events live for an hour, so an object has at most 25 + 12 of one reason; what happens more
+# often is read from metrics.
 BURST = 25
 REFILL_SECONDS = 300.0
 # client-go's cache size; the least recently seen goes first.
 MAX_SERIES = 4096
+# A budget that goes too early is full again. Objects have some ten reasons at a time.
+MAX_BUDGETS = 8 * MAX_SERIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ class Correlator:
 
     def __init__(self) -> None:
         self._series: OrderedDict[EventKey, Series] = OrderedDict()
-        self._budgets: OrderedDict[tuple[str, str, str, str], _Budget] = OrderedDict()
+        self._budgets: OrderedDict[tuple[str, str, str, str, str], _Budget] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._series)
@@ -92,8 +98,8 @@ class Correlator:
         return series
 
     def begin(self, key: EventKey, namespace: str, name: str, now: float) -> Series | None:
-        """A new event; None when its object has used up its budget."""
-        if not self._spend(key.regarding, now):
+        """A new event; None when its object has used up the budget of the reason."""
+        if not self._spend(key.regarding, key.reason, now):
             return None
         series = self._series[key] = Series(key, namespace, name, now, now, now)
         while len(self._series) > MAX_SERIES:
@@ -116,12 +122,12 @@ class Correlator:
                 found.append(series)
         return found
 
-    def _spend(self, regarding: ObjectRef, now: float) -> bool:
-        owner = (regarding.kind, regarding.namespace, regarding.name, regarding.uid)
+    def _spend(self, regarding: ObjectRef, reason: str, now: float) -> bool:
+        owner = (regarding.kind, regarding.namespace, regarding.name, regarding.uid, reason)
         budget = self._budgets.get(owner)
         if budget is None:
             budget = self._budgets[owner] = _Budget(BURST, now)
-            if len(self._budgets) > MAX_SERIES:
+            if len(self._budgets) > MAX_BUDGETS:
                 self._budgets.popitem(last=False)
         budget.tokens = min(BURST, budget.tokens + (now - budget.at) / REFILL_SECONDS)
         budget.at = now

@@ -10,6 +10,8 @@ arrives.
   sent; others take the lease `lease_seconds` after they last saw it change. The difference is what a holder has to
   stop in.
 * Taking a lease over adds one to `leaseTransitions` and sets `acquireTime`; a renewal keeps both.
+* A lease that somebody deletes is not free at once: its last holder does not know yet. Whoever saw it held waits as
+  long as if it were there; only a process that never saw it makes it anew at once.
 
 No fencing token comes from this: a process that is paused between the gate and the wire can still write. Writes that
 must not happen twice carry a resourceVersion or a fenced patch.
@@ -25,6 +27,8 @@ from controller.foundation import ObjectMeta, Resource, UsageError, format_micro
 
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
+# The field is an int32: one more, and the server refuses the record from then on.
+_MAX_TRANSITIONS = 2**31 - 1
 # client-go's rule: a renewal and one late retry must fit into the deadline.
 DEADLINE_FACTOR = 1.2
 
@@ -90,10 +94,10 @@ class Observation:
         return Observation(lease, now)
 
     def expires_at(self, fallback_seconds: float) -> float:
-        """When others may take it, by the record's own duration; `fallback_seconds` when it has none."""
-        spec = self.lease.spec
-        duration = (spec.lease_duration_seconds if spec else None) or fallback_seconds
-        return self.seen_at + duration
+        """When others may take it, by the record's own duration; `fallback_seconds` when it has none that is
+        positive."""
+        duration = (self.lease.spec.lease_duration_seconds if self.lease.spec else None) or 0
+        return self.seen_at + (duration if duration > 0 else fallback_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +125,18 @@ class Wait:
 Action = Create | TakeOver | Renew | Wait
 
 
-def decide(observation: Observation | None, identity: str, now: float, times: LeaseTimes) -> Action:
-    """What a candidate does, given the record as last seen (None: there is none)."""
-    if observation is None:
+def decide(
+    observation: Observation | None, identity: str, now: float, times: LeaseTimes, *, missing: bool = False
+) -> Action:
+    """What a candidate does, given the record as last seen (None: there never was one). `missing`: it is gone now."""
+    holder = observation.lease.holder if observation else ""
+    if observation and holder and holder != identity:
+        expires_at = observation.expires_at(times.lease_seconds)
+        if now < expires_at:
+            return Wait(expires_at)
+    if observation is None or missing:
         return Create()
-    holder = observation.lease.holder
-    if holder == identity:
-        return Renew()
-    if not holder:
-        return TakeOver()
-    expires_at = observation.expires_at(times.lease_seconds)
-    return TakeOver() if now >= expires_at else Wait(expires_at)
+    return Renew() if holder and holder == identity else TakeOver()
 
 
 def claim(
@@ -140,7 +145,7 @@ def claim(
     """The spec to write for an action; `wall` is only shown to people and never compared."""
     stamp = format_micro_time(wall)
     old = (lease.spec if lease else None) or LeaseSpec()
-    transitions = old.lease_transitions or 0
+    transitions = max(0, old.lease_transitions or 0)
     acquired = stamp
     if isinstance(action, Renew):
         acquired = old.acquire_time or stamp
@@ -151,7 +156,7 @@ def claim(
         lease_duration_seconds=whole_seconds(times.lease_seconds),
         acquire_time=acquired,
         renew_time=stamp,
-        lease_transitions=transitions,
+        lease_transitions=min(transitions, _MAX_TRANSITIONS),
     )
 
 
@@ -164,7 +169,7 @@ def released(lease: Lease, wall: float) -> LeaseSpec:
         lease_duration_seconds=1,
         acquire_time=stamp,
         renew_time=stamp,
-        lease_transitions=old.lease_transitions or 0,
+        lease_transitions=max(0, old.lease_transitions or 0),
     )
 
 

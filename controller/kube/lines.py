@@ -15,7 +15,8 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 class LineSplitter:
-    """Feed chunks, get lines without their newline. Cost: one copy of each line; one in many chunks is joined once."""
+    """Feed chunks, get lines. A chunk that is just one line costs nothing and keeps its newline (JSON does not mind);
+    every other line costs one copy, without it; one in many chunks is joined once."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._max_line_bytes = max_line_bytes
@@ -24,6 +25,8 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that this chunk completes, blank ones left out. Raises TooLarge when a line exceeds the limit."""
+        if not self._parts and 0 < len(chunk) <= self._max_line_bytes and chunk.find(b"\n") == len(chunk) - 1:
+            return [] if chunk.isspace() else [chunk]
         lines: list[bytes] = []
         start = 0
         # Not `split`: it looks at every byte by itself, a tenth of what an event costs; `find` leaps over a whole line.

@@ -1,4 +1,4 @@
-"""Metrics of the Kubernetes layer: requests, work queues, watches, leader election, events.
+"""Metrics of the Kubernetes layer: requests, watches, leader election, events.
 
 The classes have the methods of the observer protocols of `controller.kube`; that room does not know this one, and the
 protocols are structural, so neither imports the other.
@@ -6,14 +6,8 @@ protocols are structural, so neither imports the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from controller.foundation import monotonic
-
-# client-go: ExponentialBuckets(1e-6, 10, 10)
-_QUEUE_BUCKETS = tuple(10.0**exponent for exponent in range(-6, 4))
 # client-go's rest_client_request_duration_seconds
 _REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 
@@ -119,65 +113,3 @@ class KubeMetrics:
     def event_dropped(self, reason: str) -> None:
         """An event is lost."""
         self._dropped_events.labels(reason).inc()
-
-
-class QueueMetrics:
-    """client-go's `workqueue_*` of one named queue; the ages of running work are computed when they are scraped."""
-
-    def __init__(self, registry: CollectorRegistry, name: str, now: Callable[[], float] = monotonic) -> None:
-        self._now = now
-        self._began: list[float] = []
-
-        def gauge(metric: str, text: str) -> Gauge:
-            made: Gauge = Gauge(f"workqueue_{metric}", text, ("name",), registry=registry).labels(name)
-            return made
-
-        self._depth = gauge("depth", "Items ready to be worked on.")
-        self._adds = Counter("workqueue_adds", "Items that became ready.", ("name",), registry=registry).labels(name)
-        self._retries = Counter("workqueue_retries", "Items added with back-off.", ("name",), registry=registry).labels(
-            name
-        )
-        self._waited = Histogram(
-            "workqueue_queue_duration_seconds",
-            "Time an item was ready.",
-            ("name",),
-            buckets=_QUEUE_BUCKETS,
-            registry=registry,
-        ).labels(name)
-        self._worked = Histogram(
-            "workqueue_work_duration_seconds",
-            "Time an item was worked on.",
-            ("name",),
-            buckets=_QUEUE_BUCKETS,
-            registry=registry,
-        ).labels(name)
-        gauge("unfinished_work_seconds", "Seconds of work under way, summed.").set_function(lambda: sum(self._ages()))
-        gauge("longest_running_processor_seconds", "Age of the oldest work under way.").set_function(
-            lambda: max(self._ages(), default=0.0)
-        )
-
-    def added(self, depth: int) -> None:
-        """An item became ready."""
-        self._adds.inc()
-        self._depth.set(depth)
-
-    def started(self, depth: int, waited_seconds: float) -> None:
-        """A worker took an item."""
-        self._depth.set(depth)
-        self._waited.observe(waited_seconds)
-        self._began.append(self._now())
-
-    def finished(self, worked_seconds: float) -> None:
-        """A worker is done: the item that began about `worked_seconds` ago."""
-        self._worked.observe(worked_seconds)
-        if self._began:
-            start = self._now() - worked_seconds
-            self._began.remove(min(self._began, key=lambda began: abs(began - start)))
-
-    def retried(self) -> None:
-        """An item was added with back-off."""
-        self._retries.inc()
-
-    def _ages(self) -> list[float]:
-        now = self._now()
-        return [max(0.0, now - began) for began in self._began]

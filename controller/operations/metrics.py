@@ -14,8 +14,6 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-# controller-runtime's controller_runtime_reconcile_time_seconds, thinned
-_RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _SCRAPE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 _ROLE = ("namespace", "scaler", "role")
@@ -138,52 +136,6 @@ class ScalerMetrics:
         _remove(self.decisions, (namespace, scaler))
         for outcome in self._outcomes.pop((namespace, scaler), ()):
             _remove(self.commits, (namespace, scaler, outcome))
-
-
-class ReconcileMetrics:
-    """controller-runtime's metrics of one controller."""
-
-    RESULTS = ("success", "error", "requeue", "requeue_after", "terminal_error", "timeout")
-
-    def __init__(self, registry: CollectorRegistry, controller: str, workers: int) -> None:
-        def counter(name: str, text: str, labels: tuple[str, ...]) -> Counter:
-            return Counter(f"controller_runtime_{name}", text, labels, registry=registry)
-
-        self._controller = controller
-        self._total = counter("reconcile", "Reconciliations per result.", ("controller", "result"))
-        self._errors = counter("reconcile_errors", "Reconciliations that raised.", ("controller",))
-        self._seconds = Histogram(
-            "controller_runtime_reconcile_time_seconds",
-            "Time a reconciliation took.",
-            ("controller",),
-            buckets=_RECONCILE_BUCKETS,
-            registry=registry,
-        )
-        self._active = Gauge(
-            "controller_runtime_active_workers", "Workers at work.", ("controller",), registry=registry
-        )
-        Gauge(
-            "controller_runtime_max_concurrent_reconciles", "Workers there are.", ("controller",), registry=registry
-        ).labels(controller).set(workers)
-        for result in self.RESULTS:
-            self._total.labels(controller, result)
-        self._errors.labels(controller)
-        self._active.labels(controller).set(0)
-
-    def began(self) -> None:
-        """A worker took a key."""
-        self._active.labels(self._controller).inc()
-
-    def left(self) -> None:
-        """A worker is done with its key."""
-        self._active.labels(self._controller).dec()
-
-    def reconciled(self, result: str, seconds: float) -> None:
-        """A reconcile ended; `result` is one of RESULTS."""
-        self._total.labels(self._controller, result).inc()
-        self._seconds.labels(self._controller).observe(seconds)
-        if result in ("error", "terminal_error", "timeout"):
-            self._errors.labels(self._controller).inc()
 
 
 def register_build_info(registry: CollectorRegistry, version: str) -> None:

@@ -28,6 +28,7 @@ class Baseline:
     conflict: bool
     reason: ConflictReason
     message: str
+    foreign: frozenset[str] = frozenset()  # roles whose declared count is not the one we wrote
 
 
 def baseline_of(
@@ -72,4 +73,5 @@ def baseline_of(
         )
     else:
         message += "; taken as the new baseline"
-    return Baseline(verdict.reversals, verdict.hold, True, ConflictReason.FOREIGN_WRITER, message)
+    roles = frozenset(verdict.roles)
+    return Baseline(verdict.reversals, verdict.hold, True, ConflictReason.FOREIGN_WRITER, message, roles)

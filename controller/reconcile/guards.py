@@ -85,21 +85,32 @@ def retirement_block(target: ModelDeployment) -> tuple[RetirementReason, str]:
 
 
 def writable(
-    changes: Mapping[str, tuple[int, int]], retirement: RetirementReason, *, banded: bool
+    changes: Mapping[str, tuple[int, int]],
+    retirement: RetirementReason,
+    *,
+    banded: bool,
+    held: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, int], str]:
     """Of the wanted changes (role → current, desired) those that may be written now, and why not the others.
 
     A retirement under way, or aborted with its replica retained, lets no count fall. A raise may go on: it adopts the
-    replica back. Where a hard ratio band ties roles together, they move together or not at all.
+    replica back. `held`: roles that must not fall for reasons of their own. Where a hard ratio band ties roles
+    together, they move together or not at all.
     """
     wanted = {name: desired for name, (_, desired) in changes.items()}
     lowered = sorted(name for name, (current, desired) in changes.items() if desired < current)
-    if not lowered or retirement is RetirementReason.NONE:
+    reasons = []
+    if lowered and retirement is not RetirementReason.NONE:
+        waiting = lowered
+        reasons = [f"lowering {', '.join(lowered)} waits for the retirement ({retirement})"]
+    else:
+        waiting = [name for name in lowered if name in (held or {})]
+        reasons = [f"lowering {name} waits: {(held or {})[name]}" for name in waiting]
+    if not waiting:
         return wanted, ""
-    reason = f"lowering {', '.join(lowered)} waits for the retirement ({retirement})"
     if banded:
-        return {}, reason
-    return {name: count for name, count in wanted.items() if name not in lowered}, reason
+        return {}, "; ".join(reasons)
+    return {name: count for name, count in wanted.items() if name not in waiting}, "; ".join(reasons)
 
 
 def _why(condition: ConditionView) -> str:

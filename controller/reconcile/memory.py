@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from controller.planning import RoleMix
 from controller.reconcile.drift import Drift
-from controller.reconcile.observe import Sighting
+from controller.reconcile.listing import Sighting
 from controller.scaling import State
 
 # How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is

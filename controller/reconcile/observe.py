@@ -1,8 +1,8 @@
 """From a target and its Pods to what a decision needs to know of each role. Pure.
 
 Labels alone prove nothing: a Pod counts only when the target controls it. A replica is Ready when every one of its
-members is; it serves when it is Ready, eligible and not being retired. A replica beyond the declared count is on its
-way out: what it still serves is demand, but it is no capacity.
+members is; it serves when it is Ready, eligible, listed (`listing`) and not being retired. A replica beyond the
+declared count is on its way out: what it still serves is demand, but it is no capacity.
 
 What the operator reports as Ready and shows no Pod of ours (other labels, another owner, a part of the cache that is
 missing) is there all the same: it is admitted, and it is a member that is silent.
@@ -14,18 +14,10 @@ only where this process saw no start.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.api import EndpointProblem, MetricsEndpoint, ModelDeployment, Pod, Role
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """What this process has seen of one Pod: when first, and since when it is Ready (model time)."""
-
-    first_seen: float
-    ready_since: float | None
-    was_ready: bool  # it has been Ready at some time: becoming Ready again is no start-up
+from controller.reconcile.listing import Sighting, unlisted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +28,10 @@ class MemberView:
     replica: str
     ready: bool
     serving: bool
+    leaving: bool
     ready_since: float | None
     endpoint: MetricsEndpoint | EndpointProblem
+    listed: bool = True  # as far as is known
 
     @property
     def key(self) -> str:
@@ -62,6 +56,7 @@ class RoleView:
     retiring: int
     members: tuple[MemberView, ...]
     starting_since: tuple[float, ...] = ()  # first sight of each replica that has a node and is not Ready
+    unlisted: int = 0  # Ready, and no request reaches them yet: on their way like those that start
     unseen: int = 0  # Ready by the operator's count, without a Pod that we know
 
 
@@ -80,9 +75,9 @@ def update_sightings(
             if since is not None and pod.created_at is not None and pod.created_at <= since:
                 startups[uid] = since - pod.created_at
         elif not pod.ready:
-            seen[uid] = Sighting(before.first_seen, None, before.was_ready)
+            seen[uid] = replace(before, ready_since=None, unlisted_since=None)
         elif before.ready_since is None:
-            seen[uid] = Sighting(before.first_seen, now, was_ready=True)
+            seen[uid] = replace(before, ready_since=now, was_ready=True)
             if not before.was_ready:
                 startups[uid] = now - before.first_seen
         else:
@@ -90,7 +85,9 @@ def update_sightings(
     return seen, startups
 
 
-def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sightings: Mapping[str, Sighting]) -> RoleView:
+def view_role(
+    target: ModelDeployment, role: Role, pods: Iterable[Pod], sightings: Mapping[str, Sighting], now: float
+) -> RoleView:
     """Group the Pods of one role into replicas and count them."""
     replicas: dict[str, list[Pod]] = {}
     ordinals: dict[str, int | None] = {}
@@ -134,6 +131,7 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
                 ready=is_ready and pod.ready,
                 # An operator that does not label its Pods cannot withdraw them either: Ready is all there is to know.
                 serving=is_ready and pod.ready and not leaving and (pod.eligible or not labelled),
+                leaving=leaving,
                 ready_since=sightings[pod.metadata.uid].ready_since if pod.metadata.uid in sightings else None,
                 endpoint=pod.metrics_endpoint(),
             )
@@ -141,6 +139,12 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
             if _answers(pod) and not pod.deleting
         )
     status = target.role_status(role.name)
+    candidates = [member.key for member in members if member.serving]
+    missing = unlisted(status, candidates, sightings, now)
+    members = [replace(member, serving=False, listed=False) if member.key in missing else member for member in members]
+    for uid in sorted(missing):
+        since = sightings[uid].unlisted_since if uid in sightings else None
+        starting_since += [] if since is None else [since]
     admitted = scheduled
     if status is not None and status.quota_reserved is not None:
         admitted = min(admitted, status.quota_reserved)
@@ -156,8 +160,19 @@ def view_role(target: ModelDeployment, role: Role, pods: Iterable[Pod], sighting
         retiring=retiring,
         members=tuple(members),
         starting_since=tuple(sorted(starting_since)),
+        unlisted=len({member.replica for member in members if member.key in missing}),
         unseen=unseen,
     )
+
+
+def note_listings(sightings: Mapping[str, Sighting], views: Iterable[RoleView], now: float) -> dict[str, Sighting]:
+    """The sightings with which Pods were listed, and since when the others are not."""
+    members = [member for view in views for member in view.members if member.serving or not member.listed]
+    seen = dict(sightings)
+    for member in members:
+        if (sighting := seen.get(member.key)) is not None:
+            seen[member.key] = sighting.looked_up(listed=member.listed, now=now)
+    return seen
 
 
 def _answers(pod: Pod) -> bool:
@@ -171,7 +186,7 @@ def _before(sighting: Sighting | None, now: float) -> Sighting | None:
         return sighting
     since = None if sighting.ready_since is None else min(sighting.ready_since, now)
     # Not seen from its beginning by this clock: a start that ends now has no measure.
-    return Sighting(min(sighting.first_seen, now), since, was_ready=True)
+    return replace(sighting, first_seen=min(sighting.first_seen, now), ready_since=since, was_ready=True)
 
 
 def _not_later(moment: float | None, now: float) -> float:

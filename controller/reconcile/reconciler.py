@@ -53,9 +53,10 @@ from controller.planning import PriorSources, Record, capacities, decision_spec,
 from controller.reconcile.baseline import baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
+from controller.reconcile.decided import Tick
 from controller.reconcile.drift import drifts
 from controller.reconcile.fence import Holding
-from controller.reconcile.guards import Guard, holds, retirement_block, unsupported, writable
+from controller.reconcile.guards import Guard, holds, unsupported
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
@@ -63,12 +64,12 @@ from controller.reconcile.report import (
     invalid_spec_message,
     metrics_condition,
     with_conditions,
-    without_capacity,
 )
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
-from controller.reconcile.tick import Tick, tick_status, within_bounds_only
+from controller.reconcile.tick import tick_status
+from controller.reconcile.writing import plan_writing
 from controller.scaling import decide, stable_window_seconds
 
 # Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log; and some five
@@ -291,17 +292,9 @@ class Reconciler:
         holding = None if bound is None else bound.holding
         baseline = baseline_of(scaler, target, spec, status, memory, self._clock.now())
         guard = holds(target)
-        retirement, retirement_note = retirement_block(target)
-        banded = any(ratio.min is not None or ratio.max is not None for ratio in spec.ratios)
-        wanted, waiting = writable(decision.changes, retirement, banded=banded)
-        if holding is None or guard is not None or baseline.hold:
-            wanted = {}
-        elif without_capacity(tick.spec, tick.capacity):
-            wanted = within_bounds_only(wanted, tick)
-        blocked = (retirement, waiting or retirement_note)
-        new = tick_status(scaler, status, tick, memory, bound, guard, baseline, blocked, self._clock.now())
-        current = {role.name: role.current for role in decision.roles}
-        shrinks = any(count < current[name] for name, count in wanted.items())
+        writing = plan_writing(spec, status, tick, holding, guard, baseline, self._clock.now())
+        wanted = writing.wanted
+        new = tick_status(scaler, status, tick, memory, bound, guard, baseline, writing, self._clock.now())
         self._reporter.drifted(scaler, memory, tick.drift_notes)
         failure: ApiError | None = refusal
         try:
@@ -325,14 +318,11 @@ class Reconciler:
             sampled=any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles),
         )
         if outcome in (StatusOutcome.CONTENDED, StatusOutcome.FAILED):
-            # A shrink relies on what could not be stored. A raise relies on nothing, and the load does not wait.
-            wanted = (
-                {} if shrinks and banded else {name: count for name, count in wanted.items() if count > current[name]}
-            )
+            wanted = writing.raises_only()
         elif outcome is not StatusOutcome.WRITTEN:
             return
         if wanted and holding is not None and not memory.deposed:
-            await self._commit(key, scaler, tick, holding, wanted, memory)
+            await self._commit(key, scaler, tick, holding, wanted, writing.reasons, memory)
         if failure is not None:
             raise failure
 
@@ -359,6 +349,7 @@ class Reconciler:
         tick: Tick,
         holding: Holding,
         wanted: Mapping[str, int],
+        reasons: Mapping[str, str],
         memory: ScalerMemory,
     ) -> None:
         """Write counts under the fence, and tell what became of it."""
@@ -379,7 +370,7 @@ class Reconciler:
             raise
         self._metrics.report_commit(namespace, name, str(result))
         if result is CommitOutcome.COMMITTED:
-            self._reporter.committed(key, scaler, decision, wanted)
+            self._reporter.committed(key, scaler, decision, wanted, reasons)
         else:
             self._log.warning("the counts were not written", scaler=key, outcome=result, wanted=wanted)
 

@@ -21,10 +21,12 @@ from controller.api import (
     ConditionStatus,
     ConditionType,
     LimitedReason,
+    LoweringState,
     MetricsReason,
     ObservedRole,
     OperatingPoint,
     PlannerStage,
+    QuotaShortfall,
     RoleCapacity,
     RoleStatus,
     ScalerStatus,
@@ -155,13 +157,23 @@ def priors_condition(priors: ScalerPriors, drift_notes: Iterable[str], generatio
 
 
 def role_statuses(
-    views: Mapping[str, RoleView], decision: Decision, capacity: Capacity, priors: ScalerPriors | None, state: State
+    views: Mapping[str, RoleView],
+    decision: Decision,
+    capacity: Capacity,
+    priors: ScalerPriors | None,
+    state: State,
+    lowering: Mapping[str, LoweringState],
 ) -> tuple[RoleStatus, ...]:
     """`status.roles[]` of a decision, in spec order."""
     return tuple(
-        remembered(
-            _role_status(views[role.name], role, _capacity(role, capacity.get(role.name), prior_of(priors, role.name))),
-            state,
+        msgspec.structs.replace(
+            remembered(
+                _role_status(
+                    views[role.name], role, _capacity(role, capacity.get(role.name), prior_of(priors, role.name))
+                ),
+                state,
+            ),
+            lowering=lowering.get(role.name),
         )
         for role in decision.roles
     )
@@ -212,6 +224,10 @@ def _role_status(view: RoleView, role: RoleDecision, capacity: RoleCapacity | No
         unadmitted_replicas=view.unadmitted,
         starting_replicas=view.starting,
         retiring_replicas=view.retiring,
+        unlisted_replicas=view.unlisted,
+        quota=None
+        if not view.unadmitted
+        else QuotaShortfall(asked=view.declared, granted=view.declared - view.unadmitted, missing=view.unadmitted),
         raw_recommended_replicas=role.raw,
         recommended_replicas=role.desired,
         limited_by=str(role.limited_by or ""),
@@ -295,11 +311,13 @@ def _essence(status: ScalerStatus) -> tuple[object, ...]:
             role.unadmitted_replicas,
             role.starting_replicas,
             role.retiring_replicas,
+            role.unlisted_replicas,
             role.recommended_replicas,
             role.limited_by,
             tuple(entry.replicas for entry in role.stabilization_history),
             role.panic,
             role.settling,
+            role.lowering,
             _without_measurement(role.capacity),
         )
         for role in status.roles

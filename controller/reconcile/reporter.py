@@ -134,12 +134,15 @@ class Reporter:
                 reason=role.algorithm_reason,
             )
 
-    def committed(self, key: str, scaler: MdsView, decision: Decision, wanted: Mapping[str, int]) -> None:
-        """Counts were written."""
+    def committed(
+        self, key: str, scaler: MdsView, decision: Decision, wanted: Mapping[str, int], reasons: Mapping[str, str]
+    ) -> None:
+        """Counts were written; `reasons` where the decision did not ask for them."""
         for role in decision.roles:
             if role.name not in wanted:
                 continue
-            note = f"{role.name} {role.current} → {wanted[role.name]}: {role.algorithm_reason}"
+            why = reasons.get(role.name) or role.algorithm_reason
+            note = f"{role.name} {role.current} → {wanted[role.name]}: {why}"
             self._event(scaler, EventType.NORMAL, "Rescaled", "Scale", note)
             self._log.info("rescaled", scaler=key, role=role.name, before=role.current, after=wanted[role.name])
 

@@ -11,7 +11,7 @@ from controller.engines import Scraper, ScrapeResult
 from controller.foundation import Clock
 from controller.operations import ScalerMetrics
 from controller.reconcile.memory import ScalerMemory
-from controller.reconcile.observe import RoleView, update_sightings, view_role
+from controller.reconcile.observe import RoleView, note_listings, update_sightings, view_role
 from controller.reconcile.readings import member_of, unseen_members
 from controller.scaling import Observation
 
@@ -45,10 +45,13 @@ class Sampler:
     def look(self, target: ModelDeployment, roles: Sequence[str], memory: ScalerMemory) -> dict[str, RoleView]:
         """The roles as the cache shows them now; notes first sights and starts."""
         pods = [pod for pod in self._pods_of(target) if pod.owned_by(target.metadata.uid)]
-        memory.sightings, started = update_sightings(memory.sightings, pods, self._clock.now())
+        now = self._clock.now()
+        memory.sightings, started = update_sightings(memory.sightings, pods, now)
         memory.startups |= started
         declared = [role for role in target.roles if role.name in roles]
-        return {role.name: view_role(target, role, pods, memory.sightings) for role in declared}
+        views = {role.name: view_role(target, role, pods, memory.sightings, now) for role in declared}
+        memory.sightings = note_listings(memory.sightings, views.values(), now)
+        return views
 
     async def sample(
         self,
@@ -73,9 +76,9 @@ class Sampler:
             scaling.RoleObservation(
                 name=name,
                 current_replicas=view.declared,
-                ready_replicas=view.ready,
+                ready_replicas=view.ready - view.unlisted,
                 unadmitted_replicas=view.unadmitted,
-                starting_replicas=view.starting,
+                starting_replicas=view.starting + view.unlisted,
                 retiring_replicas=view.retiring,
                 pool=None if (pool := pools[name]) is None else pool.name,
                 accelerators_per_replica=_accelerators_per_replica(after, name),

@@ -1,13 +1,9 @@
-"""What one tick came to, and the status that tells it. Pure."""
+"""The status that tells what one tick came to. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import msgspec
 
-from catalog import ScalerPriors
 from controller.api import (
     Binding,
     ConditionType,
@@ -19,7 +15,7 @@ from controller.api import (
 )
 from controller.reconcile.baseline import Baseline
 from controller.reconcile.binder import BoundState
-from controller.reconcile.drift import Drift, drift_note
+from controller.reconcile.decided import Tick
 from controller.reconcile.guards import Guard
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.report import (
@@ -33,32 +29,7 @@ from controller.reconcile.report import (
     with_conditions,
     without_capacity,
 )
-from controller.reconcile.sampler import Sampled
-from controller.scaling import Adaptive, Capacity, Correction, Decision, DecisionSpec, State
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """One decision and everything it was made from."""
-
-    sampled: Sampled
-    spec: DecisionSpec
-    capacity: Capacity
-    priors: ScalerPriors | None
-    decision: Decision
-    state: State
-    drifts: Mapping[str, Drift]
-
-    @property
-    def drift_notes(self) -> dict[str, str]:
-        """By role: what to tell of a prior that does not describe its replicas any more."""
-        if self.priors is None:
-            return {}
-        return {
-            name: drift_note(name, drift, self.priors, corrected=_corrects(self.spec, drift))
-            for name, drift in self.drifts.items()
-            if drift.alarming
-        }
+from controller.reconcile.writing import Writing
 
 
 def tick_status(
@@ -69,14 +40,14 @@ def tick_status(
     bound: BoundState | None,
     guard: Guard | None,
     baseline: Baseline,
-    retirement: tuple[RetirementReason, str],
+    writing: Writing,
     now: float,
 ) -> ScalerStatus:
     """The whole status after a tick. `bound` None: nothing is known of the binding, and its condition stays."""
     generation = scaler.metadata.generation
     decision = tick.decision
-    blocked, note = retirement
-    roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state)
+    blocked, note = writing.retirement, writing.note
+    roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state, writing.lowering)
     active = (
         active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
         if guard is None
@@ -114,21 +85,6 @@ def tick_status(
     else:
         new.append(priors_condition(tick.priors, tick.drift_notes.values(), generation))
     return with_conditions(status, new, now)
-
-
-def within_bounds_only(wanted: dict[str, int], tick: Tick) -> dict[str, int]:
-    """Without a capacity nothing is planned, but the bounds still hold: only a count outside them moves."""
-    bounds = {role.name: (role.min_replicas, role.max_replicas) for role in tick.spec.roles}
-    current = {role.name: role.current for role in tick.decision.roles}
-    return {name: count for name, count in wanted.items() if not bounds[name][0] <= current[name] <= bounds[name][1]}
-
-
-def _corrects(spec: DecisionSpec, drift: Drift) -> bool:
-    """Only Adaptive does, and only in the directions that it is allowed."""
-    algorithm = spec.algorithm
-    if not isinstance(algorithm, Adaptive):
-        return False
-    return algorithm.correction is Correction.BOTH or (algorithm.correction is Correction.LOWER and drift.factor < 1)
 
 
 def _binding(old: ScalerStatus, memory: ScalerMemory) -> Binding | None:

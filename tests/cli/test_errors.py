@@ -15,6 +15,7 @@ CASES = [
     ("real time and a speed at once", ["demo", "--serve", "--speed", "10"], 2, "leave out --speed"),
     ("a kubeconfig that is not there", ["controller", "--kubeconfig", "/nonexistent"], 2, "/nonexistent"),
     ("a bind address that is none", ["controller", "--metrics-bind-address", "here"], 2, "--metrics-bind-address"),
+    ("a mode that is none", ["controller", "--deployments", "mine"], 2, "--deployments"),
     ("a log level that is none", ["controller", "--log-level", "loud"], 2, "debug, info, warning, error"),
     (
         "a lease that cannot work",

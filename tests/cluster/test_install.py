@@ -1,6 +1,6 @@
-"""`manifests/install.yaml` on both servers: it installs, and the controller lives under its own ServiceAccount.
+"""`manifests/` on both servers: they install, and the controller lives under its own ServiceAccount.
 
-Every request that it makes is allowed, and every permission that it has is used: proven from the audit log of the real
+Beside an operator and without one, every request that it makes is allowed, and every permission that it has is used: proven from the audit log of the real
 API server, and from the request log of the embedded one. The servers are made to refuse streamed lists, as those before
 1.32 did, so that the permission to list is needed, too; the one to watch is needed in any case.
 """
@@ -25,13 +25,13 @@ from controller.embedded.apiserver import faults
 from controller.embedded.apiserver.errors import ApiError
 from hack.controlplane import Binaries, ControlPlane
 from hack.generate_manifests import NAME, NAMESPACE
-from tests.cluster.api import Api
+from tests.cluster.api import Api, Body
 from tests.cluster.conftest import make_namespace
 from tests.cluster.kubectl import Kubectl, find_kubectl
 from tests.cluster.objects import EVENTS, LEASES
 from tests.cluster.servers import EmbeddedServer, RealServer, Server
 from tests.cluster.test_access import token_of
-from tests.cluster.test_manifests import MANIFESTS, documents
+from tests.cluster.test_manifests import MANIFESTS, external
 from tests.cluster.world import FACTOR, World, world
 
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
@@ -124,8 +124,8 @@ def _free_port() -> int:
 class Process:
     """The controller as the Deployment starts it: its arguments, its environment, its probes; other ports."""
 
-    def __init__(self, kubeconfig: Path, epoch: float, log: Path) -> None:
-        (deployment,) = (each for each in documents(MANIFESTS / "install.yaml") if each["kind"] == "Deployment")
+    def __init__(self, objects: list[Body], kubeconfig: Path, epoch: float, log: Path) -> None:
+        (deployment,) = (each for each in objects if each["kind"] == "Deployment")
         (self._container,) = deployment["spec"]["template"]["spec"]["containers"]
         self._port = _free_port()
         self._log = log
@@ -172,9 +172,8 @@ class Process:
                 await asyncio.sleep(0.1)
 
 
-def permissions() -> set[tuple[str, str, str, str]]:
+def permissions(objects: list[Body]) -> set[tuple[str, str, str, str]]:
     """(group, resource, verb, name) of everything that the ServiceAccount may do; no name stands for any."""
-    objects = documents(MANIFESTS / "install.yaml")
     bound = {
         (each["roleRef"]["kind"], each["roleRef"]["name"])
         for each in objects
@@ -191,9 +190,9 @@ def permissions() -> set[tuple[str, str, str, str]]:
     }
 
 
-def _unused(log: list[Request]) -> set[tuple[str, str, str, str]]:
+def _unused(objects: list[Body], log: list[Request]) -> set[tuple[str, str, str, str]]:
     used = {(each.group, each.resource, each.verb, name) for each in log for name in (each.name, "")}
-    return permissions() - used
+    return permissions(objects) - used
 
 
 async def _live_through_everything(team: World) -> None:
@@ -229,18 +228,20 @@ async def _live_through_everything(team: World) -> None:
     await team.until(lambda: team.annotations().get("bound-by", "").startswith("younger/"), "the younger takes over")
 
 
-async def test_the_controller_lives_under_its_own_permissions_and_needs_all_of_them(
+async def test_beside_an_operator_the_controller_lives_under_its_own_permissions_and_needs_all_of_them(
     installation: Installation, kubectl: Kubectl, tmp_path: Path
 ):
     server = installation.server
+    folder = external(tmp_path)
+    objects = [each for each in yaml.safe_load_all(await kubectl("kustomize", str(folder))) if each]
     await kubectl("apply", "--server-side", "-k", str(MANIFESTS / "crds"))
-    await kubectl("apply", "--server-side", "-f", str(MANIFESTS / "install.yaml"))
+    await kubectl("apply", "--server-side", "-k", str(folder))
     await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
     async with Api(server, "team") as api, Api(server, NAMESPACE) as home:
         await make_namespace(api, "team")
         kubeconfig = server.kubeconfig(NAMESPACE, await token_of(home, NAME))
         async with world(api, tmp_path) as team:
-            controller = Process(kubeconfig, team.epoch, tmp_path / "controller.log")
+            controller = Process(objects, kubeconfig, team.epoch, tmp_path / "controller.log")
             await controller.start()
             try:
                 await _live_through_everything(team)
@@ -252,7 +253,7 @@ async def test_the_controller_lives_under_its_own_permissions_and_needs_all_of_t
     assert not lease["spec"].get("holderIdentity"), "released"
     log = installation.log()
     assert [each for each in log if each.status in (401, 403)] == []
-    assert _unused(log) == set()
+    assert _unused(objects, log) == set()
 
 
 async def test_the_manifests_pass_strict_validation_and_apply_twice_without_a_change(

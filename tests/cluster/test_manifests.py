@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from controller.api import KINDS
-from hack.generate_manifests import CLUSTER_RULES, NAMESPACE_RULES, stale
+from hack.generate_manifests import CLUSTER_RULES, NAME, NAMESPACE_RULES, STANDALONE, STANDALONE_RULES, stale
 from tests.cluster.kubectl import Kubectl, find_kubectl
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
@@ -41,8 +42,32 @@ def test_kustomize_builds_what_is_there(tmp_path: Path, folder: str):
         assert objects == by_identity(documents(MANIFESTS / "install.yaml"))
 
 
+def external(directory: Path) -> Path:
+    """A kustomization of a person who installs beside an operator."""
+    folder = directory / "beside-an-operator"
+    folder.mkdir()
+    base = os.path.relpath(MANIFESTS, folder.resolve())
+    wanted = {"resources": [base], "components": [f"{base}/external"]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(wanted), encoding="utf-8")
+    return folder
+
+
+def test_beside_an_operator_nothing_of_standalone_mode_is_installed(tmp_path: Path):
+    program = find_kubectl()
+    if program is None:
+        pytest.skip("there is no kubectl")
+    built = asyncio.run(Kubectl(program, tmp_path / "none", tmp_path)("kustomize", str(external(tmp_path))))
+    less = by_identity([each for each in yaml.safe_load_all(built) if each])
+    all_of_it = by_identity(documents(MANIFESTS / "install.yaml"))
+    assert set(all_of_it) - set(less) == {("ClusterRole", STANDALONE), ("ClusterRoleBinding", STANDALONE)}
+    changed = {key for key in less if less[key] != all_of_it[key]}
+    assert changed == {("Deployment", NAME)}
+    (container,) = less["Deployment", NAME]["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["controller", "--deployments=external"]
+
+
 def test_no_permission_is_wider_than_it_must_be():
-    for rule in (*CLUSTER_RULES, *NAMESPACE_RULES):
+    for rule in (*CLUSTER_RULES, *STANDALONE_RULES, *NAMESPACE_RULES):
         assert "*" not in (rule.group, rule.resource, *rule.verbs)
         assert rule.resource not in ("secrets", "serviceaccounts", "nodes")
         assert len(rule.why) > 10

@@ -27,7 +27,7 @@ from controller.api import (
     parse_status,
 )
 from controller.foundation import Resource, ScaledClock, format_time, wall_now
-from controller.foundation.settings import ClockSettings, ControllerSettings, LeaderElectionSettings
+from controller.foundation.settings import ClockSettings, ControllerSettings, DeploymentsMode, LeaderElectionSettings
 from controller.kube import LeaseTimes, load_connection
 from controller.wiring import Controller
 from tests.cluster.api import Api, Body
@@ -285,6 +285,7 @@ class World:
             metrics_address=None,
             health_address=None,
             clock=ClockSettings(self.epoch, FACTOR),
+            deployments=DeploymentsMode.EXTERNAL,  # the world plays the operator
             record_directory=self.directory / "records",
             scrape_timeout_seconds=0.2,
             grace_seconds=5.0,

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from controller.api import Pod
-from controller.deployment import DeploymentsMode, Owner, resolve_mode, who_owns
+from controller.deployment import Owner, resolve_mode, who_owns
+from controller.foundation.settings import DeploymentsMode
 from tests.deployment.builders import deployment, pod
 
 OURS = {"app.kubernetes.io/managed-by": "model-deployment-scaler"}

@@ -7,10 +7,11 @@ import ssl
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.foundation import UsageError
 from controller.kube import ConnectFailed, Connection, Credentials, KubeClient, TlsFiles
-from controller.kube.connection import make_tls_context
+from controller.kube.connection import PATIENCE_SECONDS, REFRESH_SECONDS, make_tls_context
 from tests.kube.certificates import make_authority
 from tests.kube.scripted_server import ScriptedServer, answer
 
@@ -137,6 +138,104 @@ async def test_ten_requests_with_one_dead_token_cause_one_reload() -> None:
     assert {headers["Authorization"] for headers in found} == {"t2"}
     assert loads == [False, True]
     assert connection.reject(old)  # newer ones are there already
+
+
+class Slow:
+    """A source that takes its time from the second load on: a plugin whose cloud is down."""
+
+    def __init__(self, seconds: float, *, slow_from: int = 2) -> None:
+        self.seconds = seconds
+        self.slow_from = slow_from
+        self.loads: list[bool] = []
+        self.given_up = 0
+
+    async def load(self, *, rejected: bool) -> Credentials:
+        self.loads.append(rejected)
+        number = len(self.loads)
+        try:
+            await asyncio.sleep(self.seconds if number >= self.slow_from else 0)
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+        return Credentials({"Authorization": f"t{number}"})
+
+
+def loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_requests_go_on_with_what_they_have_while_a_source_is_slow() -> None:
+    """A lease is renewed within five seconds; a plugin that hangs for a minute must not cost the leadership."""
+    source = Slow(20.0)
+    connection = Connection("http://a", source=source, now=loop_time)
+    await connection.headers()
+    await asyncio.sleep(REFRESH_SECONDS + 1)
+    started = loop_time()
+    assert (await connection.headers())["Authorization"] == "t1"
+    assert loop_time() - started == pytest.approx(PATIENCE_SECONDS)
+    for _ in range(10):
+        assert (await connection.headers())["Authorization"] == "t1"
+    assert loop_time() - started == pytest.approx(PATIENCE_SECONDS)  # nobody waits for the same load twice
+    await asyncio.sleep(20.0)
+    assert (await connection.headers())["Authorization"] == "t2"
+    assert source.loads == [False, False]
+
+
+async def test_a_source_that_hangs_is_given_up_and_asked_again_later() -> None:
+    source = Slow(1e6)
+    connection = Connection("http://a", source=source, now=loop_time)
+    await connection.headers()
+    with capture_logs() as lines:
+        for _ in range(600):
+            await asyncio.sleep(1.0)
+            assert (await connection.headers())["Authorization"] == "t1"
+    assert 7 <= len(source.loads) <= 10
+    assert source.given_up == len(source.loads) - 2
+    assert {line["reason"] for line in lines} == {"their source did not answer within 60 s"}
+    await connection.close()
+    assert source.given_up == len(source.loads) - 1
+
+
+async def test_the_first_credentials_and_those_after_a_refusal_are_waited_for() -> None:
+    source = Slow(7.0, slow_from=1)
+    connection = Connection("http://a", source=source, now=loop_time)
+    assert (await connection.headers())["Authorization"] == "t1"
+    assert loop_time() == pytest.approx(7.0)
+    await asyncio.sleep(10.0)
+    assert connection.reject(await connection.headers())
+    assert (await connection.headers())["Authorization"] == "t2"
+    assert source.loads == [False, True]
+
+
+async def test_a_cancelled_request_does_not_cancel_the_refresh_that_others_wait_for() -> None:
+    source = Slow(7.0, slow_from=1)
+    connection = Connection("http://a", source=source, now=loop_time)
+    impatient, patient = asyncio.ensure_future(connection.headers()), asyncio.ensure_future(connection.headers())
+    await asyncio.sleep(1.0)
+    impatient.cancel()
+    assert (await patient)["Authorization"] == "t1"
+    assert source.loads == [False]
+
+
+async def test_a_refusal_during_a_refresh_is_passed_on_by_the_next_one() -> None:
+    source = Slow(7.0)
+    connection = Connection("http://a", source=source, now=loop_time)
+    old = await connection.headers()
+    await asyncio.sleep(REFRESH_SECONDS + 1)
+    await connection.headers()
+    assert connection.reject(old)
+    await connection.headers()
+    await connection.headers()
+    assert source.loads == [False, False, True]
+
+
+async def test_a_bug_in_a_source_is_not_swallowed() -> None:
+    class Broken:
+        async def load(self, *, rejected: bool) -> Credentials:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await Connection("http://a", source=Broken(), now=loop_time).headers()
 
 
 async def test_credentials_never_show_in_a_representation() -> None:

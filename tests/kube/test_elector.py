@@ -340,6 +340,83 @@ async def test_a_deleted_lease_is_made_again_within_the_deadline() -> None:
     assert len([entry for entry in me.log if entry[0] == "lead"]) == 1
 
 
+async def test_a_lease_that_somebody_deletes_is_not_taken_before_its_holder_has_noticed() -> None:
+    """A30: the others saw it held; they wait as long as if it were there."""
+    record = Record()
+    leader, follower = Candidate(record, "leader"), Candidate(record, "follower")
+    async with running(leader.run(), follower.run()):
+        await asyncio.sleep(5)
+        for _ in range(30):
+            record.lease = None
+            for _ in range(10):
+                await asyncio.sleep(0.21)
+                assert not (leader.may_write() and follower.may_write())
+        assert leader.may_write()
+    leader, follower = Candidate(record, "leader"), Candidate(record, "follower")
+    record.lease = None
+    task = asyncio.ensure_future(leader.run())
+    async with running(follower.run()):
+        await asyncio.sleep(5)
+        leader.hang()
+        record.lease = None
+        last_renewal = 4.0
+        started = now() - 5
+        while not follower.may_write():
+            await asyncio.sleep(0.05)
+            assert not (leader.may_write() and follower.may_write())
+        assert now() - started - last_renewal >= 10.0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+# ---- the same identity twice -------------------------------------------------------------------------------------
+
+
+async def test_two_processes_of_one_identity_do_not_lead_together() -> None:
+    """A fixed identity in a manifest, and two replicas of it: the second waits like any other candidate."""
+    record = Record()
+    one, two = Candidate(record, "same"), Candidate(record, "same")
+    async with running(one.run(), two.run()):
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            assert one.may_write() + two.may_write() <= 1
+        assert one.may_write()
+        assert two.log == []
+
+
+async def test_a_leader_that_finds_its_own_name_on_a_record_of_another_process_steps_down() -> None:
+    me = Candidate(Record())
+    task = asyncio.ensure_future(me.run())
+    await asyncio.sleep(3)
+    me.record.touch(renew_time="2026-01-01T00:00:00.000001Z")
+    with pytest.raises(LeadershipLost, match="another process of the same identity"):
+        await task
+    assert now() == pytest.approx(4.0)
+    assert me.record.lease is not None
+    assert me.record.lease.holder == "me"  # it is the other one's; not released
+
+
+async def test_a_restart_under_a_fixed_identity_waits_for_its_own_old_lease() -> None:
+    record = held_by("me")
+    me = Candidate(record)
+    async with running(me.run()):
+        await asyncio.sleep(14.9)
+        assert not me.may_write()
+        await asyncio.sleep(1)
+        assert me.may_write()
+
+
+async def test_an_edit_of_our_record_by_a_person_is_not_a_rival() -> None:
+    me = Candidate(Record())
+    async with running(me.run()) as (task,):
+        await asyncio.sleep(3)
+        me.record.touch(lease_duration_seconds=60, lease_transitions=9)
+        await asyncio.sleep(10)
+        assert me.may_write()
+        assert not task.done()
+    assert me.elector.transitions == 9
+
+
 # ---- releasing -------------------------------------------------------------------------------------------------------
 
 
@@ -440,6 +517,62 @@ async def test_a_release_that_cannot_be_made_does_not_hold_up_the_end() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert now() <= 6.1
+
+
+async def test_a_lease_that_is_lost_while_the_work_cleans_up_is_lost() -> None:
+    """A32 in a shutdown: a clean-up that hangs must not outlive the lease."""
+    me = Candidate(Record())
+
+    async def stubborn() -> None:
+        await asyncio.sleep(1000)
+
+    me.cleanup = stubborn
+    task = asyncio.ensure_future(me.run())
+    await asyncio.sleep(2.5)
+    task.cancel()
+    await asyncio.sleep(0)
+    me.hang()
+    with pytest.raises(LeadershipLost):
+        await task
+    assert not me.may_write()
+    assert 14.9 <= now() < 17  # renewed at 2: lost at 12, and 3 s to stop
+
+
+async def test_a_second_cancellation_gives_up_waiting_but_does_not_give_the_lease_away() -> None:
+    """Whoever still works may still write: the lease must run out by itself."""
+    me = Candidate(Record())
+
+    async def stubborn() -> None:
+        await asyncio.sleep(1000)
+
+    me.cleanup = stubborn
+    task = asyncio.ensure_future(me.run())
+    await asyncio.sleep(1)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(1)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not me.may_write()
+    assert me.record.lease is not None
+    assert me.record.lease.holder == "me"
+
+
+async def test_a_cancellation_during_the_release_is_not_swallowed() -> None:
+    me = Candidate(Record())
+    me.until = 1.0
+
+    async def slow() -> None:
+        await asyncio.sleep(1.5)
+
+    task = asyncio.ensure_future(me.run())
+    await asyncio.sleep(0.5)
+    me.lock.there = slow
+    await asyncio.sleep(1.0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert now() < 4.0
 
 
 # ---- health and identity ---------------------------------------------------------------------------------------------

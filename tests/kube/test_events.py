@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.kube import EventRecorder, EventType, KubeClient, ObjectRef
-from controller.kube.event_series import BURST, MAX_SERIES, REFILL_SECONDS, Correlator, EventKey
+from controller.kube.event_series import BURST, MAX_BUDGETS, MAX_SERIES, REFILL_SECONDS, Correlator, EventKey
 from controller.kube.events import MAX_ATTEMPTS, MAX_QUEUED, cut_note
 from tests.kube.scripted_server import ScriptedServer, answer, hang, reset, status
 from tests.kube.support import running
@@ -206,8 +206,8 @@ async def test_recording_never_waits_and_a_full_queue_drops_and_counts(server: S
         assert bench.log.dropped == ["overflow"] * 50
 
 
-async def test_an_object_that_talks_too_much_is_stopped(server: ScriptedServer, bench: Bench) -> None:
-    """V3: 25, and then one in five minutes."""
+async def test_an_object_that_says_one_thing_too_often_is_stopped(server: ScriptedServer, bench: Bench) -> None:
+    """V3: 25 of a reason, and then one in five minutes."""
     server.script(*[answer({}, 201)] * 60)
     async with running(bench.recorder.run()):
         for number in range(40):
@@ -220,6 +220,28 @@ async def test_an_object_that_talks_too_much_is_stopped(server: ScriptedServer, 
         bench.say("note x")
         await asyncio.sleep(1)
     assert len(server.requests) == BURST + 2
+
+
+STORY = ("Admitted", "Disqualified", "Withdrawing", "Draining", "Deleting", "Settling", "Completed")
+
+
+async def test_a_busy_day_is_told_in_whole_stories_and_hides_no_warning(server: ScriptedServer, bench: Bench) -> None:
+    """Forty replicas of one object go within ten minutes: the first 25 are told from beginning to end, the others are
+    counted, and what goes wrong meanwhile is said."""
+    server.script(*[answer({}, 201)] * 400)
+    async with running(bench.recorder.run()):
+        for number in range(40):
+            for state in STORY:
+                bench.say(f"replica {number}", f"Retirement{state}")
+            await asyncio.sleep(15)
+        bench.recorder.event(OBJECT, EventType.WARNING, "RetirementAborted", "Retire", "it was never idle")
+        await asyncio.sleep(1)
+    told = [(event["reason"], event["note"]) for event in (request.json() for request in server.requests)]
+    assert told[-1] == ("RetirementAborted", "it was never idle")
+    whole = {note for _, note in told[:-1]}
+    assert len(whole) == BURST + 1  # one came back meanwhile
+    assert all((f"Retirement{state}", note) in told for note in whole for state in STORY)
+    assert set(bench.log.dropped) == {"spam"}
 
 
 FINAL: list[tuple[str, Any, str]] = [
@@ -320,4 +342,6 @@ def test_the_memory_of_series_and_budgets_is_bounded() -> None:
         key = EventKey(ObjectRef("v1", "Pod", f"p{number}"), "Normal", "R", "A", "n")
         assert correlator.begin(key, "ns", "name", 0.0) is not None
     assert len(correlator) == MAX_SERIES
-    assert len(correlator._budgets) == MAX_SERIES
+    for number in range(MAX_BUDGETS):
+        correlator.begin(EventKey(ObjectRef("v1", "Pod", f"q{number}"), "Normal", "R", "A", "n"), "ns", "name", 0.0)
+    assert len(correlator._budgets) == MAX_BUDGETS

@@ -42,7 +42,16 @@ DECISIONS: list[tuple[str, Observation | None, float, object]] = [
     ("A5: the record's own duration counts, a longer one", Observation(lease("x", 60), 100), 130, Wait(160)),
     ("A5: and a shorter one", Observation(lease("x", 5), 100), 105, TakeOver()),
     ("A23: without a duration ours counts", Observation(lease("x", None), 100), 114, Wait(115)),
+    ("A23: a duration that is none counts as none", Observation(lease("x", -5), 100), 114, Wait(115)),
     ("A7: our own lease", Observation(lease(ME), 0), 999, Renew()),
+]
+
+GONE: list[tuple[str, Observation | None, float, object]] = [
+    ("a lease that never was", None, 0, Create()),
+    ("one whose holder cannot know yet that it is gone", Observation(lease("x"), 100), 114.9, Wait(115)),
+    ("one whose holder must have stopped", Observation(lease("x"), 100), 115, Create()),
+    ("one that was free", Observation(lease(""), 100), 101, Create()),
+    ("our own", Observation(lease(ME), 100), 101, Create()),
 ]
 
 
@@ -51,6 +60,20 @@ DECISIONS: list[tuple[str, Observation | None, float, object]] = [
 )
 def test_decision(observation: Observation | None, now: float, action: object) -> None:
     assert decide(observation, ME, now, TIMES) == action
+
+
+@pytest.mark.parametrize(("observation", "now", "action"), [row[1:] for row in GONE], ids=[row[0] for row in GONE])
+def test_a_deleted_lease_is_not_free_at_once(observation: Observation | None, now: float, action: object) -> None:
+    assert decide(observation, ME, now, TIMES, missing=True) == action
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 4), (None, 1), (-7, 1), (2**31 - 1, 2**31 - 1), (2**40, 2**31 - 1)])
+def test_transitions_stay_a_number_that_the_server_takes(before: int | None, after: int) -> None:
+    """The field is an int32 and not negative: otherwise nobody could ever write the record again."""
+    spec = claim(TakeOver(), lease("x", lease_transitions=before), ME, 0.0, TIMES)
+    assert spec.lease_transitions == after
+    again = released(Lease(spec=spec), 0.0)
+    assert again.lease_transitions == after
 
 
 def test_the_timer_starts_anew_only_when_the_spec_changes() -> None:

@@ -23,7 +23,7 @@ def test_lines_come_out_whole_wherever_the_chunks_are_cut(lines: list[str], cuts
     for cut in [*cuts, len(data) + 1]:
         found += splitter.feed(data[position : position + cut])
         position += cut
-    assert [line.decode() for line in found] == lines
+    assert [line.removesuffix(b"\n").decode() for line in found] == lines
     assert splitter.unfinished_bytes == 0
 
 
@@ -34,8 +34,18 @@ def test_a_partial_line_at_the_end_is_no_line() -> None:
     assert splitter.unfinished_bytes == 4
 
 
+def test_a_chunk_that_is_one_line_is_handed_out_without_a_copy() -> None:
+    """An API server flushes each event: nearly every chunk is a line. JSON does not mind its newline."""
+    splitter = LineSplitter()
+    chunk = b'{"a":1}\n'
+    assert splitter.feed(chunk)[0] is chunk
+    assert splitter.feed(b'{"b"') == []
+    assert splitter.feed(b":2}\n") == [b'{"b":2}'], "the end of a line that began before is not a line"
+
+
 def test_blank_lines_are_keep_alives_not_events() -> None:
     assert LineSplitter().feed(b"\n\r\n  \n{}\n") == [b"{}"]
+    assert LineSplitter().feed(b" \r\n") == []
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ DECOYS: list[dict[str, Any]] = [
     {"text": '"items":[{"kind":"Thing"}]'},
     {"templates": [{"kind": "Thing", "apiVersion": "x", "metadata": {"name": "inner"}}] * 3},
     {"kind": [{"kind": "Thing"}, {"kind": "Thing", "apiVersion": "}"}]},
+    {"many": [{"kind": "Thing", "apiVersion": "}", "text": '"},{"kind":"Thing"'}] * 40},
     {"unicode": 'ä語😀\\"}]{['},
     {},
 ]
@@ -105,6 +106,23 @@ def test_an_item_is_not_held_back_by_one_that_does_not_fit() -> None:
     end = parser.finish()
     assert [obj.metadata.name for obj in first.objects + end.objects] == ["a", "c", "d"]
     assert sorted(one.key for one in first.skipped + end.skipped) == ["", "ns/b"]
+
+
+def test_an_item_full_of_borders_costs_one_pass() -> None:
+    """16,000 owner references begin like the next custom resource: trying each took 14 s, longer than a lease."""
+    owners = [{"kind": "Thing", "apiVersion": "v1", "uid": str(number)} for number in range(16_000)]
+    body = body_of([thing("a", 1, owners=owners), thing("b", 2), thing("c", 3)])
+    tries = []
+
+    class Counting(ListDecoder[Thing]):
+        def decode_item(self, body: bytes | bytearray) -> Thing | Skipped | None:
+            tries.append(len(body))
+            return super().decode_item(body)
+
+    objects, _, _ = parse(Counting(THING, Thing).parser(), body, [60_000] * 20)
+    assert [obj.metadata.name for obj in objects] == ["a", "b", "c"]
+    assert len(tries) < 20
+    assert sum(tries) < 2 * len(body)
 
 
 def test_a_body_without_items_in_sight_is_not_searched_for_ever() -> None:

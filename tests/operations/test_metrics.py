@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from controller.operations import ScalerMetrics
+from controller.operations import ModelDeploymentMetrics, ScalerMetrics
 
 KNOWN = dict(raw=3, desired=2, current=1, ready=1, demand=100.0, capacity=50.0, coverage=1.0)
 
@@ -44,3 +44,61 @@ def test_a_deleted_scaler_leaves_no_series_and_its_neighbour_keeps_its_own():
     text = generate_latest(registry).decode()
     assert 'scaler="code"' in text
     assert 'scaler="chat"' not in text
+
+
+def _deployment_series(registry: CollectorRegistry) -> set[str]:
+    text = generate_latest(registry).decode()
+    names = ("mdscaler_deployment", "mdscaler_retirement_st", "mdscaler_drain", "mdscaler_pods")
+    return {line.split(" ")[0] for line in text.splitlines() if line.startswith(names) and "_created{" not in line}
+
+
+def _live_through_a_retirement(metrics: ModelDeploymentMetrics, deployment: str) -> None:
+    for role in ("prefill", "decode"):
+        metrics.role("ns", deployment, role, desired=1, ready=2, eligible=1, outdated=1)
+    metrics.pods_created("ns", deployment, "decode", 2)
+    metrics.retirement_state("ns", deployment, "Draining")
+    metrics.drain_look("ns", deployment, "Busy")
+    metrics.retirement_step("ns", deployment, "decode", "Moved", "Draining", 12.0)
+    metrics.retirement_state("ns", deployment, "Deleting")
+    metrics.pods_deleted("ns", deployment, "decode", 1)
+
+
+def test_only_the_present_state_of_a_retirement_is_shown_and_none_when_it_is_over():
+    registry = CollectorRegistry()
+    metrics = ModelDeploymentMetrics(registry)
+    _live_through_a_retirement(metrics, "chat")
+    states = {series for series in _deployment_series(registry) if "retirement_state" in series}
+    assert states == {'mdscaler_retirement_state{deployment="chat",namespace="ns",state="Deleting"}'}
+    metrics.retirement_state("ns", "chat", None)
+    assert not {series for series in _deployment_series(registry) if "retirement_state" in series}
+
+
+def test_a_role_that_is_dropped_takes_its_gauges_along():
+    registry = CollectorRegistry()
+    metrics = ModelDeploymentMetrics(registry)
+    _live_through_a_retirement(metrics, "chat")
+    metrics.keep_roles("ns", "chat", {"decode"})
+    gauges = {series for series in _deployment_series(registry) if series.startswith("mdscaler_deployment")}
+    assert len(gauges) == 4
+    assert all('role="decode"' in series for series in gauges)
+
+
+def test_a_deployment_that_is_gone_leaves_no_series_and_its_neighbour_keeps_its_own():
+    registry = CollectorRegistry()
+    metrics = ModelDeploymentMetrics(registry)
+    for deployment in ("chat", "code"):
+        _live_through_a_retirement(metrics, deployment)
+    metrics.forget("ns", "chat")
+    metrics.forget("ns", "never-seen")
+    series = _deployment_series(registry)
+    assert series
+    assert all('deployment="code"' in each for each in series)
+
+
+def test_how_long_a_state_lasted_is_kept_over_all_deployments():
+    registry = CollectorRegistry()
+    metrics = ModelDeploymentMetrics(registry)
+    _live_through_a_retirement(metrics, "chat")
+    metrics.forget("ns", "chat")
+    labels = {"state": "Draining", "outcome": "Moved"}
+    assert registry.get_sample_value("mdscaler_retirement_phase_seconds_sum", labels) == 12.0

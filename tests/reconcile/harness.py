@@ -32,8 +32,9 @@ from controller.api import (
 from controller.embedded.apiserver import ApiServer
 from controller.embedded.apiserver.faults import FaultPlan
 from controller.embedded.apiserver.storage import Change
+from controller.embedded.audit import Audit, audit
 from controller.foundation import ScaledClock, format_time, wall_now
-from controller.foundation.settings import ClockSettings, ControllerSettings
+from controller.foundation.settings import ClockSettings, ControllerSettings, DeploymentsMode
 from controller.kube import load_connection
 from controller.wiring import Controller
 
@@ -133,7 +134,6 @@ class World:
         self.engines: list[ScriptedEngine] = []
         self._controllers: list[tuple[Controller, asyncio.Task[int]]] = []
         self._changed = asyncio.Event()
-        self._foreign: set[str] = set()  # resourceVersions that a test wrote
 
     async def start(self) -> None:
         await self.server.start()
@@ -209,8 +209,8 @@ class World:
             }
         )
 
-    async def replica(self, ordinal: int, target: str = "chat") -> ScriptedEngine:
-        """A Ready replica with an engine of its own."""
+    async def replica(self, ordinal: int, target: str = "chat", *, ready: bool = True) -> ScriptedEngine:
+        """A replica with an engine of its own: Ready, or on a node and loading. An existing one is replaced."""
         number = next(_addresses)
         engine = ScriptedEngine(self.clock, f"{_NETWORK}.{number // 250 % 250}.{number % 250 + 1}")
         await engine.start()
@@ -251,7 +251,7 @@ class World:
                     "phase": "Running",
                     "podIP": engine.address,
                     "conditions": [
-                        {"type": "Ready", "status": "True", "lastTransitionTime": now},
+                        {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now},
                         {"type": "PodScheduled", "status": "True", "lastTransitionTime": now},
                     ],
                 },
@@ -274,7 +274,7 @@ class World:
         obj = self.server.get(resource, name, "team")
         assert obj is not None
         change(obj)
-        self._foreign.add(self.server.put(obj, manager=manager)["metadata"]["resourceVersion"])
+        self.server.put(obj, manager=manager)
 
     # ---- what there is -----------------------------------------------------------------------------------------------
 
@@ -292,22 +292,17 @@ class World:
         ]
         return [count for count, _ in itertools.groupby(seen)]
 
-    def audit(self, name: str = "chat") -> None:
-        """No count of the target was ever written but under the fence: by the scaler that was bound, under the term that
-        stood there, with the counts noted beside; and no term ever fell. What a test wrote itself does not count."""
-        before: dict[str, Any] | None = None
-        for version in self.server.history(MODEL_DEPLOYMENTS, name, "team"):
-            now = version.object
-            if before is not None and now["metadata"]["resourceVersion"] not in self._foreign:
-                assert _noted(now, "term", "0").isdigit()
-                assert int(_noted(now, "term", "0")) >= int(_noted(before, "term", "0")), "a term fell"
-                if _counts_of(before) != _counts_of(now):
-                    noted = ",".join(f"{role}={count}" for role, count in sorted(_counts_of(now).items()))
-                    assert _noted(now, "written") == noted, "a count was written without a note"
-                    for key in ("bound-by", "term"):
-                        assert _noted(now, key), f"a count was written without {key}"
-                        assert _noted(now, key) == _noted(before, key), f"a count was written together with {key}"
-            before = None if version.change is Change.DELETED else now
+    def states(self, name: str = "chat") -> list[dict[str, Any]]:
+        """Every stored state of a target, oldest first, with the last one of a deleted target left out."""
+        versions = self.server.history(MODEL_DEPLOYMENTS, name, "team")
+        return [version.object for version in versions if version.change is not Change.DELETED]
+
+    def audit(self, name: str = "chat") -> Audit:
+        """At most one scaler at a time wrote counts, and only under the fence; no term ever fell."""
+        found = audit(self.states(name))
+        assert not found.problems
+        assert found.effective_writers <= 1
+        return found
 
     def annotations(self, name: str = "chat") -> dict[str, str]:
         obj = self.server.get(MODEL_DEPLOYMENTS, name, "team")
@@ -365,7 +360,12 @@ class World:
     # ---- controllers -------------------------------------------------------------------------------------------------
 
     async def controller(
-        self, identity: str = "first", namespaces: tuple[str, ...] = ("team",), *, scrape_timeout_seconds: float = 0.1
+        self,
+        identity: str = "first",
+        namespaces: tuple[str, ...] = ("team",),
+        *,
+        scrape_timeout_seconds: float = 0.1,
+        health_address: tuple[str, int] | None = None,
     ) -> Controller:
         """Start a controller of its own, without leader election."""
         settings = ControllerSettings(
@@ -374,8 +374,9 @@ class World:
             namespaces=namespaces,
             leader_election=None,
             metrics_address=None,
-            health_address=None,
+            health_address=health_address,
             clock=ClockSettings(self.epoch, FACTOR),
+            deployments=DeploymentsMode.EXTERNAL,  # the world plays the operator
             record_directory=self.directory / "records",
             scrape_timeout_seconds=scrape_timeout_seconds,
             grace_seconds=5.0,
@@ -399,15 +400,6 @@ def _without_schema(crd: dict[str, Any]) -> dict[str, Any]:
     for version in crd["spec"]["versions"]:
         version["schema"] = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return crd
-
-
-def _counts_of(target: dict[str, Any]) -> dict[str, int]:
-    return {role["name"]: role["replicas"] for role in target["spec"]["roles"]}
-
-
-def _noted(target: dict[str, Any], key: str, default: str = "") -> str:
-    value: str = (target["metadata"].get("annotations") or {}).get(f"scaling.worker.gpustack.ai/{key}", default)
-    return value
 
 
 @asynccontextmanager

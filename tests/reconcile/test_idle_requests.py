@@ -42,8 +42,8 @@ async def test_a_scaler_whose_counts_stand_still_writes_its_status_about_once_a_
 
 
 def _reconciles(controller: Controller) -> float:
-    metrics = controller._reconcile_metrics
-    return sum(metrics._total.labels("modeldeploymentscaler", result)._value.get() for result in metrics.RESULTS)
+    (loop,) = controller._loops
+    return sum(counter._value.get() for counter in loop.metrics._total.values())
 
 
 async def test_while_the_watch_stands_still_a_scaler_waits_longer_each_time(team: World):

@@ -3,7 +3,8 @@
 import pytest
 
 from controller.foundation import parse_time
-from controller.reconcile.observe import Sighting, update_sightings, view_role
+from controller.reconcile.listing import REGISTRATION_SECONDS, Sighting
+from controller.reconcile.observe import note_listings, update_sightings, view_role
 from tests.reconcile.objects import pod, role, target
 
 NOW = parse_time("2026-01-01T00:10:00Z")
@@ -13,7 +14,7 @@ def _view(replicas, pods, *, status=None, size=1, quota=None):
     roles = {"roles": [{"name": "server", "quotaReserved": quota}]} if quota is not None else {}
     object_ = target([role(replicas=replicas, size=size)], status=roles | (status or {}))
     sightings, _ = update_sightings({}, pods, NOW)
-    return view_role(object_, object_.roles[0], pods, sightings)
+    return view_role(object_, object_.roles[0], pods, sightings, NOW)
 
 
 #    sentence, replicas, pods, kwargs → ready, unadmitted, starting, retiring, serving members
@@ -107,3 +108,74 @@ def test_a_clock_that_was_set_back_makes_no_start_of_less_than_no_time():
     seen, startups = update_sightings(seen, [pod(0), pod(1)], NOW - 3600)
     assert startups == {}
     assert all(sighting.ready_since <= NOW - 3600 for sighting in seen.values())
+
+
+# ---- who is listed ---------------------------------------------------------------------------------------------------
+
+
+def _endpoints(state, value=None, eligible=None):
+    serving = {"state": state} | ({} if value is None else {"value": value})
+    return {"roles": [{"name": "server", "endpoints": {"serving": serving, "eligible": eligible}}]}
+
+
+NEW = parse_time("2026-01-01T00:09:50Z")  # Ready ten seconds ago
+LISTINGS = [
+    ("the router lists both", _endpoints("Confirmed", 2), 0),
+    ("the router lists one of two", _endpoints("Confirmed", 1), 1),
+    ("the router lists nobody", _endpoints("Confirmed", 0), 2),
+    ("the router lists more than there are", _endpoints("Confirmed", 5), 0),
+    ("a confirmed view without a number says nothing", _endpoints("Confirmed"), 0),
+    ("a router that cannot be asked hides nobody", _endpoints("Unknown"), 0),
+    ("a state that nobody knows hides nobody", _endpoints("Whatever", 0), 0),
+    ("a view that changes makes the new one wait", _endpoints("NotConverged"), 1),
+    ("without a router the slices decide", _endpoints("NotConfigured", eligible=1), 1),
+    ("without either Ready and eligible is all there is", _endpoints("NotConfigured"), 0),
+    ("a status without endpoints says nothing", {"roles": [{"name": "server"}]}, 0),
+    ("a missing status says nothing", {}, 0),
+]
+
+
+@pytest.mark.parametrize(("status", "hidden"), [c[1:] for c in LISTINGS], ids=[c[0] for c in LISTINGS])
+def test_a_ready_replica_that_is_not_listed_is_no_serving_supply(status, hidden):
+    pods = [pod(0), pod(1, ready_at="2026-01-01T00:09:50Z")]
+    view = _view(2, pods, status=status)
+    assert (view.ready, view.unlisted) == (2, hidden)
+    assert sum(member.serving for member in view.members) == 2 - hidden
+    if hidden == 1:
+        assert [member.serving for member in view.members] == [True, False], "the older one serves"
+
+
+def test_a_replica_that_lost_its_eligibility_is_not_asked_about():
+    view = _view(2, [pod(0), pod(1, eligible=False)], status=_endpoints("Confirmed", 1))
+    assert view.unlisted == 0
+
+
+def _seen(pods, status, *moments):
+    object_ = target([role(replicas=2)], status=status)
+    sightings = {}
+    for now in moments:
+        sightings, _ = update_sightings(sightings, pods, now)
+        view = view_role(object_, object_.roles[0], pods, sightings, now)
+        sightings = note_listings(sightings, [view], now)
+    return sightings, view
+
+
+def test_a_view_that_does_not_settle_says_nothing_about_a_replica_after_a_while():
+    pods = [pod(0, ready_at="2026-01-01T00:09:50Z")]
+    _, view = _seen(pods, _endpoints("NotConverged"), NOW, NEW + REGISTRATION_SECONDS)
+    assert view.unlisted == 0
+
+
+def test_a_replica_that_was_listed_goes_first_whatever_its_age():
+    pods = [pod(0, ready_at="2026-01-01T00:09:00Z"), pod(1, ready_at="2026-01-01T00:09:50Z")]
+    sightings, _ = _seen(pods[1:], _endpoints("Confirmed", 1), NOW)
+    object_ = target([role(replicas=2)], status=_endpoints("Confirmed", 1))
+    sightings, _ = update_sightings(sightings, pods, NOW)
+    view = view_role(object_, object_.roles[0], pods, sightings, NOW)
+    assert [member.serving for member in view.members] == [False, True]
+
+
+def test_a_replica_waits_to_be_listed_from_the_moment_it_is_missed():
+    pods = [pod(0, created="2025-01-01T00:00:00Z", ready_at="2025-01-01T00:01:16Z")]
+    _, view = _seen(pods, _endpoints("Confirmed", 0), NOW, NOW + 15, NOW + 30)
+    assert view.starting_since == (NOW,), "a router that restarts makes no replica of a year a stalled start"
