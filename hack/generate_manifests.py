@@ -121,7 +121,12 @@ STANDALONE_RULES = (
         SERVICES.plural,
         (*_FOLLOW, "create", "patch", "delete"),
     ),
-    Rule("Whether anybody still lists a leaving replica.", ENDPOINT_SLICES.group, ENDPOINT_SLICES.plural, ("list",)),
+    Rule(
+        "Who is sent requests, and whether a leaving replica still is.",
+        ENDPOINT_SLICES.group,
+        ENDPOINT_SLICES.plural,
+        _READ,
+    ),
     Rule("Counts, conditions, the retirement.", GROUP, f"{MODEL_DEPLOYMENTS.plural}/status", ("patch",)),
     Rule(
         "Owner references that block the deletion of their owner, where the API server checks who may set them.",

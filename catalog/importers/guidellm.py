@@ -58,7 +58,9 @@ def read_report(file: SourceFile, options: ImportOptions, tool: str) -> Iterator
     if not benchmarks:
         raise Refused(Rule.EMPTY, "the report holds no benchmark")
     metadata = section(document, "metadata")
-    version = next((v for key in ("guidellm_version", "version") if isinstance(v := metadata.get(key), str)), None)
+    # `version` beside it is the number of the layout.
+    texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
+    version = text(texts, "guidellm_version") or text(texts, "version")
     source = Source(tool=tool, version=version, image=options.image, run=options.run, date=options.date)
     for index, benchmark in enumerate(benchmarks):
         try:
@@ -147,7 +149,8 @@ def _strategy(record: Record) -> Record:
 
 def _concurrency(record: Record, metrics: Record) -> float | None:
     strategy = _strategy(record)
-    kind = (text(strategy, "type_") or text(strategy, "kind") or "").lower()
+    written = text(strategy, "type_") or text(strategy, "kind") or ""
+    kind = written.lower()
     if kind == "synchronous":
         return 1.0
     if kind in ("concurrent", "throughput"):
@@ -158,7 +161,7 @@ def _concurrency(record: Record, metrics: Record) -> float | None:
         if rate and served is not None and served < SERVED_SHARE * rate and _was_long(record):
             raise Refused(Rule.OVERLOADED, f"served {served:.3g} of {rate:.3g} requests/s")
         return number(_successful(metrics, "request_concurrency"), "mean")
-    raise Refused(Rule.MALFORMED, f"strategy {kind or 'absent'} is unknown")
+    raise Refused(Rule.MALFORMED, f"strategy {written or 'absent'} is unknown")
 
 
 # A handful of requests never reaches its nominal rate: the first gap is part of the run.

@@ -18,6 +18,7 @@ from controller.cli import controller as controller_command
 from controller.cli import decide as decide_command
 from controller.cli import demo as demo_command
 from controller.cli import explain as explain_command
+from controller.cli import release as release_command
 from controller.cli import version as version_command
 from controller.cli.crd import crd
 from controller.cli.priors import priors_app
@@ -34,6 +35,7 @@ app.command("controller")(controller_command.controller)
 app.command("demo")(demo_command.demo)
 app.command("decide")(decide_command.decide_file)
 app.command("explain")(explain_command.explain)
+app.command("release")(release_command.release)
 app.command("crd")(crd)
 app.add_typer(priors_app, name="priors")
 app.command("version")(version_command.version)

@@ -2,7 +2,8 @@
 
 Informers of ModelDeployments and of their Pods may be shared with the scaler's loop; handlers are told of every change
 all the same. A deployment is woken by any change of itself but its managed fields (our own status writes among them:
-the pass that follows finds nothing to do), and by its Pods and Services. EndpointSlices and routers are asked live.
+the pass that follows finds nothing to do), and by its Pods, Services and their EndpointSlices. Whether somebody still
+lists a replica that leaves is asked live all the same; so are routers.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from controller.api import (
+    ENDPOINT_SLICES,
     INSTANCE_LABEL,
     MODEL_DEPLOYMENT_APP,
     MODEL_DEPLOYMENTS,
     NAME_LABEL,
+    POD_ANNOTATION_PREFIXES,
     PODS,
     SERVICES,
     ModelDeployment,
     Pod,
 )
-from controller.deployment.kinds import Service
+from controller.deployment.kinds import EndpointSlice, Service
 from controller.kube import (
     SILENT,
     ConsistencyStore,
@@ -31,14 +34,18 @@ from controller.kube import (
     Registration,
     Tombstone,
     WorkQueue,
+    lean,
 )
 
 # A name of its own: the Pod informer may be another room's, with indices of its own.
 _BY_DEPLOYMENT = "managed-deployment"
 _APP_SELECTOR = f"{NAME_LABEL}={MODEL_DEPLOYMENT_APP}"
 
-AnyInformer = Informer[ModelDeployment] | Informer[Pod] | Informer[Service]
-AnyRegistration = Registration[ModelDeployment] | Registration[Pod] | Registration[Service]
+AnyInformer = Informer[ModelDeployment] | Informer[Pod] | Informer[Service] | Informer[EndpointSlice]
+AnyRegistration = (
+    Registration[ModelDeployment] | Registration[Pod] | Registration[Service] | Registration[EndpointSlice]
+)
+_Dependent = Pod | Service | EndpointSlice
 
 
 class DeploymentCaches:
@@ -62,13 +69,26 @@ class DeploymentCaches:
             deployments = Informer(client, MODEL_DEPLOYMENTS, ModelDeployment, namespace=where, observer=observer)
             own.append(deployments)
         if pods is None:
-            pods = Informer(client, PODS, Pod, namespace=where, label_selector=_APP_SELECTOR, observer=observer)
+            pods = Informer(
+                client,
+                PODS,
+                Pod,
+                namespace=where,
+                label_selector=_APP_SELECTOR,
+                transform=lean(annotations=POD_ANNOTATION_PREFIXES),
+                observer=observer,
+            )
             own.append(pods)
         services = Informer(client, SERVICES, Service, namespace=where, label_selector=_APP_SELECTOR, observer=observer)
-        own.append(services)
+        # A slice has the labels of its Service.
+        slices = Informer(
+            client, ENDPOINT_SLICES, EndpointSlice, namespace=where, label_selector=_APP_SELECTOR, observer=observer
+        )
+        own += (services, slices)
         pods.store.add_index(_BY_DEPLOYMENT, _deployment_key_of)
         services.store.add_index(_BY_DEPLOYMENT, _deployment_key_of)
-        self.deployments, self.pods, self.services = deployments, pods, services
+        slices.store.add_index(_BY_DEPLOYMENT, _deployment_key_of)
+        self.deployments, self.pods, self.services, self.slices = deployments, pods, services, slices
         self.informers: tuple[AnyInformer, ...] = tuple(own)
         self.registrations: tuple[AnyRegistration, ...] = (
             deployments.add_handler(
@@ -76,6 +96,7 @@ class DeploymentCaches:
             ),
             pods.add_handler(HandlerFunctions(self._added, self._pod_updated, self._deleted)),
             services.add_handler(HandlerFunctions(self._added, self._service_updated, self._deleted)),
+            slices.add_handler(HandlerFunctions(self._added, self._slice_updated, self._deleted)),
         )
 
     def register_with(self, consistency: ConsistencyStore) -> None:
@@ -96,6 +117,10 @@ class DeploymentCaches:
         """Services whose labels name the deployment, likewise."""
         return self.services.store.by_index(_BY_DEPLOYMENT, key)
 
+    def slices_of(self, key: str) -> Sequence[EndpointSlice]:
+        """EndpointSlices of those Services."""
+        return self.slices.store.by_index(_BY_DEPLOYMENT, key)
+
     # ---- wake-ups ----------------------------------------------------------------------------------------------------
 
     def _deployment_added(self, deployment: ModelDeployment, initial: bool) -> None:
@@ -108,7 +133,7 @@ class DeploymentCaches:
     def _deployment_deleted(self, tombstone: Tombstone[ModelDeployment]) -> None:
         self._queue.add(tombstone.key)
 
-    def _added(self, obj: Pod | Service, initial: bool) -> None:
+    def _added(self, obj: _Dependent, initial: bool) -> None:
         self._wake(obj, Priority.LOW if initial else Priority.NORMAL)
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
@@ -119,15 +144,19 @@ class DeploymentCaches:
         if old.spec != new.spec or old.metadata.owner_references != new.metadata.owner_references:
             self._wake(new)
 
-    def _deleted(self, tombstone: Tombstone[Pod] | Tombstone[Service]) -> None:
+    def _slice_updated(self, old: EndpointSlice, new: EndpointSlice) -> None:
+        if old.endpoints != new.endpoints:
+            self._wake(new)
+
+    def _deleted(self, tombstone: Tombstone[Pod] | Tombstone[Service] | Tombstone[EndpointSlice]) -> None:
         self._wake(tombstone.last_known)
 
-    def _wake(self, obj: Pod | Service, priority: Priority = Priority.NORMAL) -> None:
+    def _wake(self, obj: _Dependent, priority: Priority = Priority.NORMAL) -> None:
         for key in _deployment_key_of(obj):
             self._queue.add(key, priority)
 
 
-def _deployment_key_of(obj: Pod | Service) -> Iterator[str]:
+def _deployment_key_of(obj: _Dependent) -> Iterator[str]:
     name = obj.metadata.label(INSTANCE_LABEL)
     if name:
         yield f"{obj.metadata.namespace}/{name}"

@@ -11,20 +11,21 @@ mode is on at all is decided before (`resolve_mode`); single deployments of anot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from controller.api import ModelDeployment, Pod
+from controller.api import FIELD_MANAGER, ModelDeployment, Pod
 from controller.deployment.burial import Burial
 from controller.deployment.caches import AnyInformer, AnyRegistration, DeploymentCaches
 from controller.deployment.creating import Creating
 from controller.deployment.drain import DrainReader, GaugeSource, HttpGauges
 from controller.deployment.evidence import EvidenceCollector
+from controller.deployment.exec_gauges import ExecGauges, WithFallback
 from controller.deployment.lookups import Lookups
 from controller.deployment.observers import DeploymentMetrics, NoMetrics, Recorder
 from controller.deployment.reconciler import Caches, DeploymentReconciler
 from controller.deployment.reporter import Reporter
 from controller.deployment.retiring import Retiring
-from controller.deployment.withdrawal import AllOf, EndpointSlices, RouterViews, Withdrawal, router_urls
+from controller.deployment.withdrawal import AllOf, EndpointSlices, RouterViews, router_urls
 from controller.deployment.writes import Writes
 from controller.engines import Scraper
 from controller.foundation import Clock
@@ -33,6 +34,7 @@ from controller.kube import (
     ConsistencyStore,
     Informer,
     KubeClient,
+    PodExec,
     QueueObserver,
     ReconcileOutcome,
     ReflectorObserver,
@@ -44,9 +46,9 @@ class DeploymentController:
     """One process' worth of standalone mode.
 
     namespaces: empty for all. deployments, pods: informers of somebody else to listen to (the selector of `pods` must
-    not be narrower than `app.kubernetes.io/name=model-deployment`). withdrawal: who is asked whether a replica still
-    gets requests; by default the EndpointSlices and the routers among the deployment's Pods. gauges: how engines are
-    read while they drain; by default over HTTP with `scraper`.
+    not be narrower than `app.kubernetes.io/name=model-deployment`). routers: where the routers of a deployment are
+    asked what they hold; by default those among its Pods. gauges: how engines are read while they drain; by default
+    over HTTP with `scraper`, and inside the container where that does not lead there.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class DeploymentController:
         deployments: Informer[ModelDeployment] | None = None,
         pods: Informer[Pod] | None = None,
         metrics: DeploymentMetrics | None = None,
-        withdrawal: Withdrawal | None = None,
+        routers: Callable[[ModelDeployment], Sequence[str]] | None = None,
         gauges: GaugeSource | None = None,
         queue_observer: QueueObserver = SILENT,
         reflector_observer: ReflectorObserver = SILENT,
@@ -73,16 +75,18 @@ class DeploymentController:
             client, namespaces, self.queue, deployments=deployments, pods=pods, observer=reflector_observer
         )
         self._caches.register_with(consistency)
-        self._routers: RouterViews | None = None
-        if withdrawal is None:
-            self._routers = RouterViews(lambda deployment: router_urls(self._caches.pods_of(deployment.metadata.key)))
-            withdrawal = AllOf((EndpointSlices(client), self._routers))
-        drain = DrainReader(client, gauges if gauges is not None else HttpGauges(scraper))
+        self._routers = RouterViews(routers or self._router_urls)
+        withdrawal = AllOf((EndpointSlices(client), self._routers))
+        self._exec = PodExec(client.connection, user_agent=FIELD_MANAGER)
+        drain = DrainReader(client, gauges or WithFallback(HttpGauges(scraper), ExecGauges(self._exec)))
         reporter = Reporter(recorder, observed)
         writes = Writes(client, consistency, clock)
         lookups = Lookups(client)
         self._reconciler = DeploymentReconciler(
-            caches=Caches(self._caches.deployment, self._caches.pods_of, self._caches.services_of),
+            caches=Caches(
+                self._caches.deployment, self._caches.pods_of, self._caches.services_of, self._caches.slices_of
+            ),
+            routers=self._routers,
             lookups=lookups,
             retiring=Retiring(EvidenceCollector(client, withdrawal, drain, observed, clock), writes, reporter, clock),
             creating=Creating(lookups, writes, reporter),
@@ -108,6 +112,9 @@ class DeploymentController:
         return await self._reconciler.reconcile(key)
 
     async def close(self) -> None:
-        """Close the connections to routers. The client and the scraper are their owners'."""
-        if self._routers is not None:
-            await self._routers.close()
+        """Close the connections of its own. The client and the scraper are their owners'."""
+        await self._routers.close()
+        await self._exec.close()
+
+    def _router_urls(self, deployment: ModelDeployment) -> list[str]:
+        return router_urls(self._caches.pods_of(deployment.metadata.key))

@@ -5,8 +5,8 @@ container which answered: Pod UID, address, container id and restart count are r
 (never from a cache, which may be as old as the Pod). Idle is what the gauges say without a gap; a missing gauge, a
 failed read, a container that changed meanwhile are Unknown, and a member without metrics is Unsupported.
 
-How the gauges are got is behind `GaugeSource`. Where Pods cannot be reached from here, a source that reads them by
-`pods/exec` takes the place of `HttpGauges`; nothing else changes.
+How the gauges are got is behind `GaugeSource`: by HTTP, and where a Pod cannot be reached from here, inside its
+container (`exec_gauges`).
 
 Nothing here raises for a member; cancellation passes through. ApiError of the reads before and after becomes Unknown.
 """
@@ -29,15 +29,21 @@ _SGLANG_QUEUES: Final = {
     engines.Role.PREFILL: ("prefill_bootstrap", "prefill_inflight"),
     engines.Role.DECODE: ("decode_prealloc", "decode_transfer"),
 }
+# A network policy shows as one of the first two, a mesh that wants certificates as one of the others.
+_UNREACHABLE: Final = frozenset(
+    {engines.Reason.UNREACHABLE, engines.Reason.TIMEOUT, engines.Reason.RESET, engines.Reason.TLS}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberLoad:
-    """What one member said. `in_flight` is None unless `load` is Idle or Busy."""
+    """What one member said. `in_flight` is None unless `load` is Idle or Busy; `unreachable`: another way to it may
+    lead there."""
 
     load: Load
     note: str
     in_flight: float | None = None
+    unreachable: bool = False
 
 
 class GaugeSource(Protocol):
@@ -74,7 +80,7 @@ class HttpGauges:
                     path=endpoint.path,
                     scheme=endpoint.scheme,
                     engine=None if engine is None else engine.lower(),
-                    role=_kind_of(pod),
+                    role=kind_of(pod),
                 )
             )
         names = {pod.metadata.uid: pod.metadata.name for pod in pods}
@@ -82,7 +88,8 @@ class HttpGauges:
             key = result.target.key
             if result.reading is None:
                 why = "no reason" if result.failure is None else result.failure.message
-                loads[key] = MemberLoad(Load.UNKNOWN, f"{names[key]} cannot be read: {why}")
+                unreachable = result.failure is not None and result.failure.reason in _UNREACHABLE
+                loads[key] = MemberLoad(Load.UNKNOWN, f"{names[key]} cannot be read: {why}", unreachable=unreachable)
             else:
                 loads[key] = load_of(names[key], result.reading, result.target.role)
         return [loads[pod.metadata.uid] for pod in pods]
@@ -155,7 +162,8 @@ def _incarnation(pods: Sequence[Pod]) -> str:
     return ";".join("/".join((*map(str, pod.incarnation), pod.status.pod_ip)) for pod in pods)
 
 
-def _kind_of(pod: Pod) -> engines.Role | None:
+def kind_of(pod: Pod) -> engines.Role | None:
+    """What the Pod's process does, as its label has it."""
     return next((role for role in engines.Role if role.lower() == pod.role_kind), None)
 
 

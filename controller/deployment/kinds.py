@@ -59,6 +59,9 @@ class Service(msgspec.Struct, frozen=True, rename="camel", gc=False):
         return any(owner.controller and owner.uid == uid for owner in self.metadata.owner_references or ())
 
 
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"  # of an EndpointSlice
+
+
 class TargetRef(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The object behind an endpoint."""
 
@@ -67,11 +70,18 @@ class TargetRef(msgspec.Struct, frozen=True, rename="camel", gc=False):
     uid: str = ""
 
 
+class EndpointConditions(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What is true of an endpoint."""
+
+    ready: bool | None = None  # None counts as ready
+
+
 class Endpoint(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """One endpoint; being listed is what counts, whatever its conditions say."""
+    """One endpoint. For a replica that leaves, being listed is what counts, whatever its conditions say."""
 
     addresses: tuple[str, ...] | None = None
     target_ref: TargetRef | None = None
+    conditions: EndpointConditions = EndpointConditions()
 
 
 class EndpointSlice(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -79,3 +89,9 @@ class EndpointSlice(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     endpoints: tuple[Endpoint, ...] | None = None
+
+    @property
+    def ready_pods(self) -> list[str]:
+        """UIDs of the Pods that get requests by it."""
+        ready = (each for each in self.endpoints or () if each.conditions.ready is not False)
+        return [each.target_ref.uid for each in ready if each.target_ref is not None]

@@ -25,7 +25,15 @@ class DeploymentMetrics(Protocol):
     """Numbers about ModelDeployments that this controller carries out."""
 
     def role(
-        self, namespace: str, deployment: str, role: str, *, desired: int, ready: int, eligible: int, outdated: int
+        self,
+        namespace: str,
+        deployment: str,
+        role: str,
+        *,
+        desired: int,
+        ready: int,
+        eligible: int | None,
+        outdated: int,
     ) -> None:
         """Where a role stands."""
         ...
@@ -65,7 +73,15 @@ class NoMetrics:
     """Tells nobody."""
 
     def role(
-        self, namespace: str, deployment: str, role: str, *, desired: int, ready: int, eligible: int, outdated: int
+        self,
+        namespace: str,
+        deployment: str,
+        role: str,
+        *,
+        desired: int,
+        ready: int,
+        eligible: int | None,
+        outdated: int,
     ) -> None: ...
     def keep_roles(self, namespace: str, deployment: str, roles: Collection[str]) -> None: ...
     def retirement_state(self, namespace: str, deployment: str, state: RetirementState | None) -> None: ...

@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from controller.api import ModelDeployment, Pod, Role
+from controller.api import ModelDeployment, Pod, Role, RoleEndpoints
 from controller.deployment.burial import Burial
 from controller.deployment.creating import Creating
 from controller.deployment.eligibility import label_changes
-from controller.deployment.kinds import Service
+from controller.deployment.kinds import EndpointSlice, Service
 from controller.deployment.lookups import Lookups
 from controller.deployment.memory import DeploymentMemory, Memories
+from controller.deployment.names import role_service
 from controller.deployment.ownership import who_owns
 from controller.deployment.plan import Place, plan_replicas, plan_rollout
 from controller.deployment.refusals import nonsense, role_refusal
@@ -32,8 +33,16 @@ from controller.deployment.replicas import Replica, group_replicas
 from controller.deployment.reporter import Reporter
 from controller.deployment.retiring import Retiring
 from controller.deployment.services import desired_services, service_changes
+from controller.deployment.serving import (
+    SETTLED_SECONDS,
+    UNSETTLED_SECONDS,
+    eligible_members,
+    role_endpoints,
+    settled,
+)
 from controller.deployment.status import Situation, deployment_status, same_status, status_patch
 from controller.deployment.weights import WeightsReason, WeightsVerdict, weights_of
+from controller.deployment.withdrawal import RouterViews
 from controller.deployment.writes import Refused, Writes
 from controller.foundation import Clock
 from controller.kube import (
@@ -62,6 +71,7 @@ class Caches:
     deployment: Callable[[str], ModelDeployment | None]
     pods: Callable[[str], Sequence[Pod]]  # those whose labels name the deployment
     services: Callable[[str], Sequence[Service]]  # likewise
+    slices: Callable[[str], Sequence[EndpointSlice]]  # of these Services
 
 
 @dataclass(slots=True)
@@ -75,6 +85,7 @@ class _Pass:
     refusals: dict[str, str]
     problems: list[str] = field(default_factory=list)
     outdated: dict[str, int] = field(default_factory=dict)
+    endpoints: dict[str, RoleEndpoints] = field(default_factory=dict)
     rollout_waits_for: str = ""
     again_in: float | None = None  # model seconds
 
@@ -91,6 +102,7 @@ class DeploymentReconciler:
         self,
         *,
         caches: Caches,
+        routers: RouterViews,
         lookups: Lookups,
         retiring: Retiring,
         creating: Creating,
@@ -101,6 +113,7 @@ class DeploymentReconciler:
         clock: Clock,
     ) -> None:
         self._caches = caches
+        self._routers = routers
         self._lookups = lookups
         self._retiring = retiring
         self._creating = creating
@@ -194,6 +207,7 @@ class DeploymentReconciler:
         )
         if weights.message:
             this.problems.append(weights.message)
+        await self._see_endpoints(this)
         revision = artifact.status.resolved.revision if artifact is not None and artifact.status.resolved else ""
         this.outdated = dict(rollout.outdated)
         this.rollout_waits_for = rollout.waits_for or ("a replica is being retired" if this.memory.retirement else "")
@@ -225,6 +239,23 @@ class DeploymentReconciler:
         for service in changes.delete:
             await self._writes.delete_service(service)
 
+    async def _see_endpoints(self, this: _Pass) -> None:
+        """Who is sent requests, as slices and routers have it."""
+        deployment = this.deployment
+        members = {role.name: eligible_members(this.replicas, role.name) for role in deployment.roles}
+        views = await self._routers.views(deployment, [pod for pods in members.values() for pod in pods])
+        router = bool(views) or deployment.spec.router is not None
+        slices = self._caches.slices(deployment.metadata.key)
+        this.endpoints = {
+            role: role_endpoints(
+                pods, router=router, views=views, slices=slices, service=role_service(deployment.metadata.name, role)
+            )
+            for role, pods in members.items()
+        }
+        if views:
+            done = all(map(settled, this.endpoints.values()))
+            this.look_again(SETTLED_SECONDS if done else UNSETTLED_SECONDS)
+
     async def _report(self, this: _Pass, situation: Situation) -> None:
         status = deployment_status(situation, self._clock.now())
         self._reporter.standing(this.deployment, status, situation.outdated, this.memory)
@@ -248,6 +279,7 @@ def _situation(this: _Pass, routers: Sequence[Pod], weights: WeightsVerdict, rev
         revision=revision,
         refusals=this.refusals,
         outdated=this.outdated,
+        endpoints=this.endpoints,
         rollout_waits_for=this.rollout_waits_for,
         problems=tuple(this.problems),
     )

@@ -106,13 +106,12 @@ class Reporter:
     ) -> None:
         """Where the roles and the retirement stand at the end of a pass."""
         for role in status.roles or ():
-            eligible = role.endpoints.eligible if role.endpoints is not None else None
             self._metrics.role(
                 *_names(deployment),
                 role.name,
                 desired=role.desired or 0,
                 ready=role.ready or 0,
-                eligible=eligible or 0,
+                eligible=role.endpoints.eligible if role.endpoints is not None else None,
                 outdated=outdated.get(role.name, 0),
             )
         self._metrics.keep_roles(*_names(deployment), {role.name for role in status.roles or ()})

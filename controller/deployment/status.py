@@ -29,6 +29,7 @@ from controller.api import (
     RoleEndpoints,
     RouterStatus,
     ServingEndpoints,
+    ServingState,
     render,
 )
 from controller.deployment.pods import scheme_of
@@ -41,11 +42,14 @@ _MAX_MESSAGE: Final = 32768
 # What this module writes; whatever of it there is no value for is removed by an explicit null.
 _MEMBERS: Final = ("phase", "phaseMessage", "conditions", "endpoint", "roles", "roleSummary", "router", "model")
 
+_NOT_LOOKED_AT: Final = RoleEndpoints(serving=ServingEndpoints(state=ServingState.UNKNOWN))
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that the status is made from. `refusals`: role → why it is not carried out. `outdated`: role →
-    replicas made from an older spec. `problems`: what could not be done, for people."""
+    replicas made from an older spec. `endpoints`: role → who is sent requests, where that is known. `problems`:
+    what could not be done, for people."""
 
     deployment: ModelDeployment
     replicas: tuple[Replica, ...]
@@ -54,6 +58,7 @@ class Situation:
     revision: str
     refusals: Mapping[str, str]
     outdated: Mapping[str, int]
+    endpoints: Mapping[str, RoleEndpoints]
     rollout_waits_for: str
     problems: tuple[str, ...]
 
@@ -104,15 +109,13 @@ def same_status(left: ModelDeploymentStatus, right: ModelDeploymentStatus) -> bo
 
 def _role(role: Role, situation: Situation) -> DeploymentRoleStatus:
     mine = [replica for replica in situation.replicas if replica.role == role.name and not replica.leaving]
-    answering = [pod for replica in mine for pod in replica.answering or replica.members]
-    state = "NotConfigured" if situation.deployment.spec.router is None else "Unknown"
     return DeploymentRoleStatus(
         name=role.name,
         kind=role.kind,
         desired=role.replicas,
         ready=sum(replica.ready for replica in mine),
         unmanaged=role.takes_over,
-        endpoints=RoleEndpoints(eligible=sum(pod.eligible for pod in answering), serving=ServingEndpoints(state=state)),
+        endpoints=situation.endpoints.get(role.name, _NOT_LOOKED_AT),
     )
 
 

@@ -19,11 +19,11 @@ import aiohttp
 import msgspec
 
 from controller.api import ENDPOINT_SLICES, ROUTER_PORT, SERVICES, SERVING_PORT_NAME, ModelDeployment, Pod
-from controller.deployment.kinds import EndpointSlice, Service
+from controller.deployment.kinds import SERVICE_NAME_LABEL, EndpointSlice, Service
 from controller.deployment.retirement import Listing
+from controller.deployment.serving import RouterView
 from controller.kube import ApiError, KubeClient, NotFound
 
-_SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 # Wall time for one router; it answers from memory.
 ROUTER_TIMEOUT_SECONDS: Final = 2.0
 _MAX_ROUTER_BYTES: Final = 1024 * 1024
@@ -88,7 +88,7 @@ class EndpointSlices:
                     continue
                 service = await self._service(listed, namespace)
                 if service is None or not service.for_peers:
-                    name = listed.metadata.label(_SERVICE_NAME_LABEL) or listed.metadata.name
+                    name = listed.metadata.label(SERVICE_NAME_LABEL) or listed.metadata.name
                     return Sighting(
                         Listing.LISTED,
                         f"Service {name} still lists {found.metadata.name} (EndpointSlice {listed.metadata.name})",
@@ -98,7 +98,7 @@ class EndpointSlices:
         return NOT_LISTED
 
     async def _service(self, listed: EndpointSlice, namespace: str) -> Service | None:
-        name = listed.metadata.label(_SERVICE_NAME_LABEL)
+        name = listed.metadata.label(SERVICE_NAME_LABEL)
         if not name:
             return None
         try:
@@ -144,9 +144,21 @@ class RouterViews:
         if session is not None:
             await session.close()
 
+    async def views(self, deployment: ModelDeployment, members: Sequence[Pod]) -> list[RouterView]:
+        """Which of these Pods each router would send a request to."""
+        uids = {address: pod.metadata.uid for pod in members if (address := _address(pod.status.pod_ip))}
+        found: list[RouterView] = []
+        for _, view in await self._ask(deployment):
+            if isinstance(view, str):
+                found.append(RouterView(None))
+                continue
+            hosts = {_host(worker.url) for worker in view.workers if worker.eligible}
+            found.append(RouterView(frozenset(uid for address, uid in uids.items() if address in hosts)))
+        return found
+
     async def look(self, deployment: ModelDeployment, members: Sequence[Pod]) -> Sighting:
         addresses = {address: pod.metadata.name for pod in members if (address := _address(pod.status.pod_ip))}
-        views = await asyncio.gather(*(self._view(url) for url in self._urls(deployment)))
+        views = await self._ask(deployment)
         in_flight = 0
         unknown = ""
         for url, view in views:
@@ -161,6 +173,9 @@ class RouterViews:
                 if worker.eligible:
                     return Sighting(Listing.LISTED, f"router {url} still holds {name}", in_flight)
         return Sighting(Listing.UNKNOWN, unknown, in_flight) if unknown else Sighting(Listing.GONE, "", in_flight)
+
+    async def _ask(self, deployment: ModelDeployment) -> list[tuple[str, _View | str]]:
+        return await asyncio.gather(*(self._view(url) for url in self._urls(deployment)))
 
     async def _view(self, url: str) -> tuple[str, _View | str]:
         try:

@@ -2,10 +2,10 @@
 
 Modules, each importing only those before it:
 
-    wire      errors · recovery · observers · classify · proxies · loaders · connection · config · transport · lines ·
-              watching · retries · wire · pages · patches · streaming · client
-    cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · reflector · store · handlers · cache ·
-              scopes · informer · lean · read_your_writes
+    wire      errors · recovery · nesting · observers · classify · proxies · loaders · connection · exec_plugin ·
+              config · transport · lines · watching · retries · wire · pages · patches · streaming · client
+    cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · endmark · reflector · store ·
+              handlers · cache · scopes · informer · lean · read_your_writes
     queue     ratelimit · workqueue · workers
     runtime   lease · leaselock · elector · event_series · events
 
@@ -59,6 +59,7 @@ from controller.kube.observers import (
 )
 from controller.kube.pacing import TimeBudget, calm_collector, settle
 from controller.kube.patches import JsonPatch, Patch, apply_patch, json_pointer, merge_patch
+from controller.kube.pod_exec import ExecResult, PodExec
 from controller.kube.ratelimit import ItemBackoff
 from controller.kube.read_your_writes import ConsistencyStore, Lag
 from controller.kube.store import IndexFunction, Store
@@ -98,6 +99,7 @@ __all__ = [
     "EventObserver",
     "EventRecorder",
     "EventType",
+    "ExecResult",
     "Expired",
     "FilteringHandler",
     "Forbidden",
@@ -123,6 +125,7 @@ __all__ = [
     "ObjectRef",
     "Outcome",
     "Patch",
+    "PodExec",
     "Priority",
     "QueueObserver",
     "ReconcileOutcome",

@@ -41,6 +41,9 @@ from controller.kube.errors import (
 
 # Enough to recognise a proxy's page, short enough for a log line.
 _EXCERPT_CHARACTERS = 160
+# A server that wants to be left alone for longer is asked again all the same: a typing mistake in a proxy's settings,
+# or a date by a clock that is hours ahead, must not blind a watch for a day.
+MAX_HINT_SECONDS = 300.0
 _TOO_LARGE_VERSION = "ResourceVersionTooLarge"
 # Servers before 1.17 had no cause for it; this text has been stable since.
 _TOO_LARGE_VERSION_TEXT = "too large resource version"
@@ -114,7 +117,8 @@ def classify_status(status: Status, *, http_status: int = 0, retry_after_seconds
     code = status.code or http_status
     details = status.details or StatusDetails()
     causes = details.causes or ()
-    hints = [hint for hint in (retry_after_seconds, details.retry_after_seconds) if hint]
+    hints = [min(hint, MAX_HINT_SECONDS) for hint in (retry_after_seconds, details.retry_after_seconds) if hint]
+    hints = [hint for hint in hints if hint > 0]
     kind = _kind_of_error(code, status.reason)
     if _is_too_large_version(code, status, causes):
         kind = ResourceVersionTooLarge
@@ -130,11 +134,15 @@ def classify_status(status: Status, *, http_status: int = 0, retry_after_seconds
 
 
 def classify_response(http_status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error of an HTTP answer that is no success. The body may be a Status, text, HTML or nothing."""
-    hint = parse_retry_after(headers.get("Retry-After"))
+    """The error of an HTTP answer that is no success, or only says so. The body may be a Status, text, HTML or
+    nothing."""
+    hint = parse_retry_after(headers.get("Retry-After"), headers.get("Date"))
     status = read_status(body)
     if status is None:
-        status = Status(kind="Status", code=http_status, message=_describe_body(http_status, headers, body))
+        message = _describe_body(http_status, headers, body)
+        if 200 <= http_status < 300:
+            return BadAnswer(message, status=http_status, reason="BadAnswer", outcome=Outcome.UNKNOWN)
+        status = Status(kind="Status", code=http_status, message=message)
     return classify_status(status, http_status=http_status, retry_after_seconds=hint)
 
 
@@ -151,7 +159,9 @@ def classify_exception(failure: BaseException) -> ApiError | None:
     if isinstance(failure, aiohttp.ConnectionTimeoutError):
         return ConnectFailed(f"no connection in time: {text}", reason="ConnectTimeout", outcome=Outcome.NOT_SENT)
     if isinstance(failure, aiohttp.ClientHttpProxyError):
-        return ConnectFailed(f"the proxy refused: {text}", reason="ProxyRefused", outcome=Outcome.NOT_SENT)
+        # Not its text, which quotes the proxy's URL.
+        refusal = f"the proxy refused the connection: {failure.status} {failure.message}"
+        return ConnectFailed(refusal, reason="ProxyRefused", outcome=Outcome.NOT_SENT)
     if isinstance(failure, aiohttp.ClientConnectorError):
         return ConnectFailed(text, reason="ConnectFailed", outcome=Outcome.NOT_SENT)
     if isinstance(failure, TimeoutError):
@@ -176,7 +186,8 @@ def wire_errors() -> Iterator[None]:
         translated = classify_exception(failure)
         if translated is None:
             raise
-        raise translated from failure
+        # A proxy's refusal holds the header that was sent to it.
+        raise translated from (None if isinstance(failure, aiohttp.ClientHttpProxyError) else failure)
 
 
 def read_status(body: bytes) -> Status | None:
@@ -188,18 +199,26 @@ def read_status(body: bytes) -> Status | None:
     return status if status.kind == "Status" else None
 
 
-def parse_retry_after(header: str | None) -> float | None:
-    """Seconds of a Retry-After header: a number, or an HTTP date against the wall clock; None when unreadable."""
+def parse_retry_after(header: str | None, date: str | None = None) -> float | None:
+    """Seconds of a Retry-After header, None when unreadable: a number, or an HTTP date, which is compared with the same
+    answer's Date (the server's clock), and with our wall clock only without one."""
     if not header:
         return None
     try:
         seconds = float(header)
     except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(header).timestamp() - wall_now()
-        except (ValueError, TypeError):
+        at, now = _parse_date(header), _parse_date(date)
+        if at is None:
             return None
+        seconds = at - (wall_now() if now is None else now)
     return seconds if 0 <= seconds < float("inf") else None
+
+
+def _parse_date(text: str | None) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(text or "").timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _kind_of_error(code: int, reason: str) -> type[ApiError]:
@@ -237,6 +256,6 @@ def _certificate_message(failure: BaseException) -> str:
     if any(word.lower() in text.lower() for word in strict):
         message += (
             " (Python 3.13 and later check certificates strictly by RFC 5280; "
-            "have the cluster's CA renewed, or relax the check with --tls-relax-x509-strict)"
+            "have the cluster's CA renewed, or set MDSCALER_TLS_RELAX_X509_STRICT=1 to relax the check)"
         )
     return message

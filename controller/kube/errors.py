@@ -29,6 +29,8 @@ import msgspec
 
 # The reason of a TimedOut that was found by silence: tells a dead peer from a server that answered 504.
 SILENT_REASON = "Silent"
+# The reason of a TimedOut that was found by a streamed list without its end mark.
+NO_MARK_REASON = "NoEndMark"
 
 
 class Outcome(enum.Enum):

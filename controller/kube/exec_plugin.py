@@ -69,7 +69,7 @@ async def run_plugin(config: Mapping[str, Any]) -> PluginAnswer:
         output = await _read(process.stdout)
         code = await process.wait()
     finally:
-        _kill(process)
+        await _kill(process)
     if code != 0:
         raise UsageError(f"exec: {config['command']} ended with status {code}; run it by hand to see why")
     return _read_answer(output, api_version, str(config["command"]))
@@ -84,11 +84,12 @@ async def _read(stream: asyncio.StreamReader | None) -> bytes:
     return bytes(output)
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+async def _kill(process: asyncio.subprocess.Process) -> None:
     """The whole session: a shell script's children would live on."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 def _read_answer(output: bytes, api_version: str, command: str) -> PluginAnswer:

@@ -15,7 +15,7 @@ and a limit would ask etcd for exactly that version. If the answer to "0" came i
 pages stay on.
 
 Streaming lists (`sendInitialEvents`) are tried first. A server that refuses them (400, 405, 422 …), or ignores them and
-falls silent, is remembered in `StreamingSupport`, which all reflectors of a client share.
+sends no mark, is remembered in `StreamingSupport`, which all reflectors of a client share.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import enum
 from dataclasses import dataclass
 
 from controller.kube.errors import (
+    NO_MARK_REASON,
     SILENT_REASON,
     ApiError,
     ConnectFailed,
@@ -191,7 +192,7 @@ class ListWatch:
             return self._version_refused(error)
         if isinstance(error, Throttled | ConnectFailed):
             return Verdict(Delay.BACKOFF, reason_of(error))
-        if isinstance(error, Invalid | Unsupported) or error.reason == SILENT_REASON:
+        if isinstance(error, Invalid | Unsupported) or error.reason in (SILENT_REASON, NO_MARK_REASON):
             self._streaming.refuse()
             return Verdict(Delay.NONE, RestartReason.UNSUPPORTED, error=False)
         self._list_once = True

@@ -15,6 +15,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from controller.kube.errors import BadAnswer
+
 T = TypeVar("T")
 
 # client-go's size: 6 MB of Pods, 33 ms to decode as dictionaries, 5 ms as projections.
@@ -56,9 +58,12 @@ class PageRequest:
         return [(name, value) for name, value in pairs if value]
 
     def following(self, meta: ListMeta) -> PageRequest | None:
-        """The request for the next page, None after the last."""
+        """The request for the next page, None after the last. Raises BadAnswer for a server that sends the same page
+        again: it would do so for ever."""
         if not meta.continue_:
             return None
+        if meta.continue_ == self.continue_:
+            raise BadAnswer("the continue token of a list leads to itself", reason="EndlessList")
         return PageRequest(limit=self.limit, continue_=meta.continue_)
 
     def whole(self) -> PageRequest:

@@ -27,8 +27,9 @@ import structlog
 
 from controller.foundation import KubeObject, Resource
 from controller.kube.backoff import REFLECTOR_BACKOFF, Backoff, BackoffPolicy
+from controller.kube.endmark import MarkWait
 from controller.kube.envelopes import Added, Bookmark, Deleted, Event, EventDecoder, Failed, Modified, Skipped
-from controller.kube.errors import SILENT_REASON, ApiError, Expired, Forbidden, NotFound, TimedOut, Unauthorized
+from controller.kube.errors import ApiError, Expired, Forbidden, NotFound, Unauthorized
 from controller.kube.listdecoder import Decoded, ListDecoder
 from controller.kube.listwatch import (
     SHORT_WATCH_SECONDS,
@@ -54,9 +55,6 @@ WATCH_GRACE_SECONDS = 30.0
 # A server sends bookmarks every minute, but only when there is something newer than where the watch began: an idle
 # watch of a real kube-apiserver was silent for two minutes.
 INACTIVITY_SECONDS = 180.0
-# Initial events flow without a pause. A server that is silent for this long before the end mark does not know the
-# parameter (before 1.27 it was ignored without a word).
-INITIAL_SILENCE_SECONDS = 30.0
 
 _CHANGES = frozenset((Added, Modified, Deleted))
 
@@ -130,7 +128,7 @@ class Sink(Protocol[T]):
         """Nothing older than this version is missing."""
 
     def alive(self) -> None:
-        """The server has just been heard."""
+        """The server has just sent something that could be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +236,13 @@ class Reflector(Generic[T]):
                     await asyncio.sleep(0)
         end = parser.finish()
         count += self._put_all(end, replacement)
+        self._sink.alive()
         await asyncio.sleep(0)
         return end.meta or ListMeta(), count
 
     def _put_all(self, decoded: Decoded[T], replacement: Replacement[T]) -> int:
-        self._sink.alive()
+        if decoded.objects:
+            self._sink.alive()  # not for bytes alone: they may be a page of a proxy, or come one by one for ever
         for obj in decoded.objects:
             replacement.put(obj)
         for skipped in decoded.skipped:
@@ -278,28 +278,34 @@ class Reflector(Generic[T]):
         """Gather the initial events up to their mark and commit them. The lines that followed the mark in the same read
         are returned; None when the stream ended before the mark."""
         replacement = self._sink.begin_replace()
-        while lines := await _next_initial_lines(stream):
-            self._sink.alive()
-            for number, line in enumerate(lines):
-                event = self._events.decode(line)
-                self._delivered += 1
-                match event:
-                    case Added(object=obj) | Modified(object=obj):
-                        replacement.put(obj)
-                    case Deleted(object=obj):
-                        replacement.remove(obj)
-                    case Bookmark() as bookmark if bookmark.ends_initial_events:
-                        version = bookmark.object.metadata.resource_version
-                        await replacement.commit(version)
-                        self._machine.streamed(version)
+        with MarkWait(stream, self._target.label) as initial:
+            while lines := await initial.next_lines():
+                for number, line in enumerate(lines):
+                    if mark := self._gather(line, replacement):
+                        await replacement.commit(mark)
+                        self._machine.streamed(mark)
                         return lines[number + 1 :]
-                    case Failed(error=error):
-                        raise error
-                    case Skipped() as skipped:
-                        self._skip(skipped)
-                        replacement.keep(skipped.key)
-                if self._budget.spent():
-                    await asyncio.sleep(0)
+                    if self._budget.spent():
+                        await asyncio.sleep(0)
+                self._sink.alive()
+        return None
+
+    def _gather(self, line: bytes, replacement: Replacement[T]) -> str | None:
+        """One initial event into the replacement; the version of the mark when it is that."""
+        event = self._events.decode(line)
+        self._delivered += 1
+        match event:
+            case Added(object=obj) | Modified(object=obj):
+                replacement.put(obj)
+            case Deleted(object=obj):
+                replacement.remove(obj)
+            case Bookmark() as bookmark if bookmark.ends_initial_events:
+                return bookmark.object.metadata.resource_version
+            case Failed(error=error):
+                raise error
+            case Skipped() as skipped:
+                self._skip(skipped)
+                replacement.keep(skipped.key)
         return None
 
     # ---- events ----------------------------------------------------------------------------------------------------
@@ -307,7 +313,6 @@ class Reflector(Generic[T]):
     async def _apply_lines(self, lines: list[bytes]) -> None:
         """The hot path: everything that an event costs is in this loop, `EventDecoder.decode` and the sink."""
         decode, apply, spent = self._events.decode, self._sink.apply, self._budget.spent
-        self._sink.alive()
         version = ""
         try:
             for line in lines:
@@ -323,6 +328,7 @@ class Reflector(Generic[T]):
         finally:
             if version:
                 self._machine.observed(version)
+                self._sink.alive()
 
     def _apply_other(self, event: Event[T]) -> str:
         """Whatever is not a change of an object; the version that it brings, if any."""
@@ -386,13 +392,3 @@ def watch_query(step: Step, timeout_seconds: int, selectors: Iterable[tuple[str,
         query.append(("resourceVersion", step.resource_version))
     query += selectors
     return query
-
-
-async def _next_initial_lines(stream: LineStream) -> list[bytes]:
-    try:
-        async with asyncio.timeout(INITIAL_SILENCE_SECONDS):
-            return await stream.next_lines()
-    except TimeoutError:
-        raise TimedOut(
-            f"no end mark of the streamed list, and silence for {INITIAL_SILENCE_SECONDS:.0f} s", reason=SILENT_REASON
-        ) from None

@@ -17,7 +17,8 @@ T = TypeVar("T", bound=KubeObject)
 class Scope(Generic[T]):
     """The sink of one reflector.
 
-    version: the resourceVersion up to which this part of the store is complete. heard_at: loop time of the last byte.
+    version: the resourceVersion up to which this part of the store is complete.
+    heard_at: loop time of the last answer that could be used.
     """
 
     def __init__(self, cache: Cache[T], namespace: str | None, on_synced: Callable[[], None]) -> None:
@@ -55,7 +56,7 @@ class Scope(Generic[T]):
         self.version = version or self.version
 
     def alive(self) -> None:
-        """The server has just been heard."""
+        """The server has just sent something that could be used."""
         self.heard_at = asyncio.get_running_loop().time()
 
     def complete(self, version: str) -> None:

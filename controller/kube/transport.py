@@ -6,12 +6,14 @@ alone. What this room uses of the HTTP library is in this module, `wire`, `watch
 
 from __future__ import annotations
 
+import base64
 import socket
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from controller.kube.connection import Connection
 
@@ -69,11 +71,25 @@ def open_session(user_agent: str) -> aiohttp.ClientSession:
 
 def request_arguments(connection: Connection) -> dict[str, Any]:
     """How the connection wants each request to be sent; TLS is looked up every time because its files may change."""
-    arguments: dict[str, Any] = {"allow_redirects": False, "proxy": connection.proxy}
+    arguments: dict[str, Any] = {"allow_redirects": False}
+    if connection.proxy is not None:
+        proxy = URL(connection.proxy)
+        # Apart from the address: the library's errors quote that.
+        arguments["proxy"] = proxy.with_user(None)
+        arguments["proxy_headers"] = proxy_credentials(connection)
     if connection.ssl_context is not None:
         arguments["ssl"] = connection.ssl_context
         arguments["server_hostname"] = connection.server_hostname
     return arguments
+
+
+def proxy_credentials(connection: Connection) -> dict[str, str]:
+    """The header that the proxy wants: in the CONNECT before TLS, in the request itself when there is none."""
+    proxy = URL(connection.proxy or "")
+    if proxy.user is None:
+        return {}
+    secret = base64.b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+    return {"Proxy-Authorization": f"Basic {secret}"}
 
 
 def _make_socket(address: tuple[Any, ...]) -> socket.socket:

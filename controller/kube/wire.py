@@ -24,7 +24,14 @@ from controller.kube.connection import Connection
 from controller.kube.errors import ApiError
 from controller.kube.observers import SILENT, RequestObserver
 from controller.kube.retries import retry_delay
-from controller.kube.transport import CONNECT_TIMEOUT_SECONDS, GATE, Gate, open_session, request_arguments
+from controller.kube.transport import (
+    CONNECT_TIMEOUT_SECONDS,
+    GATE,
+    Gate,
+    open_session,
+    proxy_credentials,
+    request_arguments,
+)
 from controller.kube.watching import ByteStream
 
 Query = Iterable[tuple[str, str]]
@@ -60,6 +67,10 @@ class CallOptions:
 
 
 DEFAULT_OPTIONS = CallOptions()
+# A proxy's or a portal's page in the place of a stream, sent with 200.
+_FOR_PEOPLE = ("text/html", "application/xhtml+xml")
+# Of an answer that is no stream, enough for a Status with all its causes.
+_EXPLANATION_BYTES = 1 << 20
 
 
 class Wire:
@@ -126,9 +137,9 @@ class Wire:
         with wire_errors():
             response = await self._authorized(self._streams, request, timeout)
         try:
-            if response.status != 200:
+            if response.status != 200 or response.content_type in _FOR_PEOPLE:
                 with wire_errors():
-                    body = await response.read()
+                    body = await response.content.read(_EXPLANATION_BYTES)
                 raise classify_response(response.status, response.headers, body)
             yield ByteStream(response)
         finally:
@@ -181,6 +192,8 @@ class Wire:
         started = now()
         code = "<error>"
         headers = {**credentials, "Accept": request.accept}
+        if self.connection.proxy is not None and self.connection.ssl_context is None:
+            headers |= proxy_credentials(self.connection)
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         token = GATE.set(request.gate)

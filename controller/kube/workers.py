@@ -3,8 +3,8 @@
     Done()                the key is fine: its failures are forgotten
     RequeueAfter(30.0)    fine, and look again in so many seconds: forgotten *first*, then added (the order matters, or
                           an old back-off would win)
-    Requeue()             not fine, but no error either (the cache is behind): back-off
-    an exception          logged, counted by the observer, back-off
+    Requeue()             not fine, but no error either (the cache is behind): back-off, as short as in an outage
+    an exception          logged, counted by the observer, back-off; in an outage a short one, or as the server says
     TerminalError         logged, counted, not tried again until something changes
 
 An exception never ends a worker; cancellation does, and leaves the key marked done so that a drain can finish.
@@ -20,7 +20,8 @@ from typing import Protocol
 
 import structlog
 
-from controller.kube.errors import ApiError
+from controller.kube.errors import ApiError, Throttled, Transient
+from controller.kube.ratelimit import OUTAGE_CAP_SECONDS
 from controller.kube.workqueue import WorkQueue
 
 _log = structlog.get_logger(__name__)
@@ -114,7 +115,7 @@ async def _reconcile_once(queue: WorkQueue, key: str, reconcile: Reconcile, time
         queue.forget(key)
         return Result.TERMINAL
     except Exception as failure:  # noqa: BLE001 - whatever it is, the other keys need their worker
-        delay = queue.add_rate_limited(key)
+        delay = _requeue(queue, key, failure)
         timed_out = isinstance(failure, TimeoutError) and limit.expired()
         _log.error(
             "reconcile failed",
@@ -132,8 +133,17 @@ async def _reconcile_once(queue: WorkQueue, key: str, reconcile: Reconcile, time
             queue.add_after(key, seconds)
             return Result.REQUEUE_AFTER
         case Requeue():
-            queue.add_rate_limited(key)
+            queue.add_rate_limited(key, cap_seconds=OUTAGE_CAP_SECONDS)
             return Result.REQUEUE
         case Done():
             queue.forget(key)
             return Result.SUCCESS
+
+
+def _requeue(queue: WorkQueue, key: str, failure: Exception) -> float:
+    if not isinstance(failure, Throttled | Transient):
+        return queue.add_rate_limited(key)
+    hint = failure.retry_after_seconds
+    if hint is None:
+        return queue.add_rate_limited(key, cap_seconds=OUTAGE_CAP_SECONDS)
+    return queue.add_rate_limited(key, cap_seconds=min(hint, OUTAGE_CAP_SECONDS), at_least_seconds=hint)

@@ -102,9 +102,17 @@ class WorkQueue:
         self._compact()
         self._arm()
 
-    def add_rate_limited(self, key: str, priority: Priority = Priority.NORMAL) -> float:
-        """The key failed: try again after its back-off, which is returned in seconds."""
-        delay = self._backoff.next_delay(key)
+    def add_rate_limited(
+        self,
+        key: str,
+        priority: Priority = Priority.NORMAL,
+        *,
+        cap_seconds: float | None = None,
+        at_least_seconds: float = 0.0,
+    ) -> float:
+        """The key failed: try again after its back-off, which is returned in seconds. `cap_seconds` and
+        `at_least_seconds` bound it for a failure that is not the key's own (`ratelimit`)."""
+        delay = max(self._backoff.next_delay(key, cap_seconds), at_least_seconds)
         if not self._shut_down:
             self._observer.retried()
         self.add_after(key, delay, priority)

@@ -68,13 +68,25 @@ class ModelDeploymentMetrics:
         self._states: dict[tuple[str, str], str] = {}
 
     def role(
-        self, namespace: str, deployment: str, role: str, *, desired: int, ready: int, eligible: int, outdated: int
+        self,
+        namespace: str,
+        deployment: str,
+        role: str,
+        *,
+        desired: int,
+        ready: int,
+        eligible: int | None,
+        outdated: int,
     ) -> None:
         """Where a role stands."""
         self._roles.setdefault((namespace, deployment), set()).add(role)
         values = {"desired": desired, "ready": ready, "eligible": eligible, "outdated": outdated}
         for name, gauge in self._role_gauges.items():
-            gauge.labels(namespace, deployment, role).set(values[name])
+            value = values[name]
+            if value is None:
+                _remove(gauge, (namespace, deployment, role))
+            else:
+                gauge.labels(namespace, deployment, role).set(value)
 
     def keep_roles(self, namespace: str, deployment: str, roles: Collection[str]) -> None:
         """Remove the gauges of roles that the deployment no longer has."""

@@ -66,6 +66,7 @@ def pod(
     ours: bool = True,
     owner: str = UID,
     router: str = "",
+    port: int = 8000,
 ) -> Pod:
     """One member; `offered`: it has been eligible before (default: when it is now)."""
     labels = {
@@ -82,7 +83,7 @@ def pod(
     annotations = {
         "modeldeployment.gpustack.ai/pod-spec-hash": made_from,
         "scaling.worker.gpustack.ai/replica-size": str(size),
-        **({"prometheus.io/scrape": "true", "prometheus.io/port": "8000"} if scraped else {}),
+        **({"prometheus.io/scrape": "true", "prometheus.io/port": str(port)} if scraped else {}),
     }
     if eligible if offered is None else offered:
         annotations["scaling.worker.gpustack.ai/first-eligible"] = "2026-11-29T15:00:00Z"
@@ -96,7 +97,7 @@ def pod(
             "ownerReferences": [{"kind": "ModelDeployment", "name": "chat", "uid": owner, "controller": True}],
             **({"deletionTimestamp": "2026-11-29T15:49:15Z"} if deleting else {}),
         },
-        "spec": {"containers": [{"name": "main", "ports": [{"containerPort": 8000}]}]},
+        "spec": {"containers": [{"name": "main", "ports": [{"containerPort": port}]}]},
         "status": {
             "phase": phase,
             "podIP": address,

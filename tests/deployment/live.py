@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.api import EVENTS, FIELD_MANAGER, MODEL_DEPLOYMENTS, PODS, model_deployment_crd
-from controller.deployment import AllOf, DeploymentController, EndpointSlices, RouterViews
+from controller.deployment import DeploymentController
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.apiserver import ApiServer
 from controller.embedded.engine import EngineConfig, EngineServer, EngineState
@@ -136,21 +136,20 @@ class Live:
         client = KubeClient(connection, user_agent="test", field_manager=FIELD_MANAGER)
         recorder = EventRecorder(client, controller=FIELD_MANAGER, instance="one")
         scraper = Scraper(clock=self.clock, timeout_seconds=2.0)
-        routers = RouterViews(lambda _: [self.router.url])
         made = DeploymentController(
             client,
             clock=self.clock,
             scraper=scraper,
             recorder=recorder,
             namespaces=("team",),
-            withdrawal=AllOf((EndpointSlices(client), routers)),
+            routers=lambda _: [self.router.url],
         )
         self._controller = [asyncio.create_task(informer.run()) for informer in made.informers]
         self._controller.append(asyncio.create_task(recorder.run()))
         for registration in made.registrations:
             await registration.wait_synced()
         self._controller.append(asyncio.create_task(run_workers(made.queue, made.reconcile, 2)))
-        for close in (routers.close, made.close, scraper.close, client.close):
+        for close in (made.close, scraper.close, client.close):
             self._closing.append(close)
 
     async def kill_controller(self) -> None:

@@ -25,9 +25,9 @@ def test_informers_of_somebody_else_are_listened_to_and_not_run():
         Informer(NOBODY, PODS, Pod),
     )
     caches = DeploymentCaches(NOBODY, (), WorkQueue(), deployments=shared[0], pods=shared[1])
-    assert caches.informers == (caches.services,)
+    assert caches.informers == (caches.services, caches.slices)
     assert (caches.deployments, caches.pods) == shared
-    assert len(caches.registrations) == 3
+    assert len(caches.registrations) == 4
     shared[1].store.put("team/chat-server-0", None, pod())
     assert [found.metadata.name for found in caches.pods_of("team/chat")] == ["chat-server-0"]
 

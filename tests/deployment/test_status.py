@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from controller.api import ModelDeploymentStatus, RetirementState, find_condition, model_deployment_crd
+from controller.api import (
+    ModelDeploymentStatus,
+    RetirementState,
+    ServingEndpoints,
+    find_condition,
+    model_deployment_crd,
+)
 from controller.deployment.record import restored, retirement_patch, stored
 from controller.deployment.replicas import Replica
 from controller.deployment.status import Situation, deployment_status, same_status, status_patch
@@ -29,6 +35,7 @@ def _status(
         "revision": "",
         "refusals": {},
         "outdated": {},
+        "endpoints": {},
         "rollout_waits_for": "",
         "problems": (),
     }
@@ -69,7 +76,6 @@ def test_counts_by_role():
     found = {role.name: role for role in status.roles or ()}
     assert (found["prefill"].desired, found["prefill"].ready) == (2, 1)
     assert (found["decode"].desired, found["decode"].ready) == (1, 2)
-    assert [role.endpoints.eligible for role in found.values()] == [1, 1]  # type: ignore[union-attr]
     assert status.role_summary == "1P2D"
 
 
@@ -78,10 +84,11 @@ def test_quota_is_not_observed_and_no_number_is_made_up_for_it():
     assert role.quota_reserved is None
 
 
-def test_only_members_that_answer_count_as_endpoints():
-    both = group(0, {}, {})
-    (role,) = _status([{"name": "server", "size": 2}], both).roles or ()
-    assert (role.ready, role.endpoints.eligible) == (1, 1)  # type: ignore[union-attr]
+def test_endpoints_that_nobody_looked_at_are_no_number():
+    (role,) = _status([{"name": "server", "size": 2}], group(0, {}, {})).roles or ()
+    assert role.ready == 1
+    assert role.endpoints is not None
+    assert (role.endpoints.eligible, role.endpoints.serving) == (None, ServingEndpoints(state="Unknown"))
 
 
 def test_a_role_that_took_over_its_command_line_is_unmanaged():

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
-import orjson
 import pytest
-from aiohttp import web
 
 from controller.api import ModelDeployment, Pod
 from controller.deployment import AllOf, EndpointSlices, Listing, RouterViews, Sighting, router_urls
@@ -16,6 +14,7 @@ from controller.foundation import ManualClock
 from controller.kube import Forbidden, KubeClient
 from tests.deployment.builders import deployment, pod
 from tests.deployment.direct import DirectClient
+from tests.deployment.routers import FakeRouter
 
 MEMBER = pod(address="198.18.0.1")
 
@@ -72,35 +71,6 @@ async def test_slices_that_may_not_be_read_are_unknown():
 
 
 # --- routers ---
-
-
-class FakeRouter:
-    """Answers `/observer/endpoints` with what it was given."""
-
-    def __init__(self) -> None:
-        self.body = b'{"workers": []}'
-        self.status = 200
-        self.url = ""
-        self._runner: web.AppRunner | None = None
-
-    def holds(self, *workers: dict[str, Any]) -> None:
-        self.body = orjson.dumps({"workers": workers})
-
-    async def start(self) -> None:
-        app = web.Application()
-        app.router.add_get("/observer/endpoints", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    async def _answer(self, _: web.Request) -> web.Response:
-        return web.Response(body=self.body, status=self.status, content_type="application/json")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any, cast
 import orjson
 
 from controller.api import (
+    ENDPOINT_SLICES,
     MODEL_DEPLOYMENTS,
     PODS,
     SERVICES,
@@ -24,14 +25,14 @@ from controller.deployment.burial import Burial
 from controller.deployment.creating import Creating
 from controller.deployment.drain import DrainReader, MemberLoad
 from controller.deployment.evidence import EvidenceCollector
-from controller.deployment.kinds import Service
+from controller.deployment.kinds import EndpointSlice, Service
 from controller.deployment.lookups import Lookups
 from controller.deployment.observers import DeploymentMetrics, NoMetrics
 from controller.deployment.reconciler import Caches, DeploymentReconciler
 from controller.deployment.reporter import Reporter
 from controller.deployment.retirement import Listing, Load
 from controller.deployment.retiring import Retiring
-from controller.deployment.withdrawal import Sighting, Withdrawal
+from controller.deployment.withdrawal import RouterViews, Sighting, Withdrawal
 from controller.deployment.writes import Writes
 from controller.embedded.apiserver import ApiServer
 from controller.foundation import ManualClock, Resource, format_time
@@ -101,7 +102,10 @@ class World:
         self.withdrawal = withdrawal
         self.metrics: DeploymentMetrics = metrics or NoMetrics()
         self.events: list[tuple[str, str, str]] = []  # type, reason, note
+        self.routers: list[str] = []  # addresses of routers
+        self.views = RouterViews(lambda _: self.routers)
         self.slow: set[str] = set()  # names of Pods that do not become Ready
+        self.homeless: set[str] = set()  # names of Pods that no node has a place for
         self.crashes = 0
         self.lingering = False  # Pods that are being deleted take their time
         self.client = DirectClient(self.server)
@@ -109,9 +113,13 @@ class World:
 
     # ---- processes ---------------------------------------------------------------------------------------------------
 
+    def connect(self, fail: Fail | None) -> DirectClient:
+        """The client of a new process."""
+        return DirectClient(self.server, fail)
+
     def start(self, fail: Fail | None = None) -> None:
         """A new controller process in the place of the old one; `fail` may break its writes."""
-        self.client = DirectClient(self.server, fail)
+        self.client = self.connect(fail)
         client = cast("KubeClient", self.client)
         consistency = ConsistencyStore()
         writes = Writes(client, consistency, self.clock)
@@ -120,7 +128,8 @@ class World:
         drain = DrainReader(client, self.engines)
         collector = EvidenceCollector(client, self.withdrawal or self.routes, drain, self.metrics, self.clock)
         self.reconciler = DeploymentReconciler(
-            caches=Caches(self._deployment, self.pods, self._services),
+            caches=Caches(self._deployment, self.pods, self._services, self._slices),
+            routers=self.views,
             lookups=lookups,
             retiring=Retiring(collector, writes, reporter, self.clock),
             creating=Creating(lookups, writes, reporter),
@@ -192,6 +201,8 @@ class World:
             if meta.get("deletionTimestamp"):
                 if not self.lingering:
                     self.server.delete(PODS, meta["name"], "team", grace_seconds=0)
+                continue
+            if meta["name"] in self.homeless:
                 continue
             ready = meta["name"] not in self.slow
             conditions = pod["status"].get("conditions") or []
@@ -272,6 +283,14 @@ class World:
         return [
             decode_view(Service, orjson.dumps(body))
             for body in self.server.list(SERVICES, namespace)
+            if (body["metadata"].get("labels") or {}).get("app.kubernetes.io/instance") == name
+        ]
+
+    def _slices(self, key: str) -> list[EndpointSlice]:
+        namespace, _, name = key.partition("/")
+        return [
+            decode_view(EndpointSlice, orjson.dumps(body))
+            for body in self.server.list(ENDPOINT_SLICES, namespace)
             if (body["metadata"].get("labels") or {}).get("app.kubernetes.io/instance") == name
         ]
 

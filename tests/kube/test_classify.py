@@ -193,7 +193,7 @@ def test_a_strict_x509_failure_names_the_way_out() -> None:
     failure = classify_exception(refused)
     assert failure is not None
     assert "Missing Authority Key Identifier" in str(failure)
-    assert "--tls-relax-x509-strict" in str(failure)
+    assert "MDSCALER_TLS_RELAX_X509_STRICT=1" in str(failure)
 
 
 def test_an_ordinary_certificate_failure_offers_no_such_way_out() -> None:
@@ -209,3 +209,33 @@ def test_an_ordinary_certificate_failure_offers_no_such_way_out() -> None:
 )
 def test_malformed_statuses_never_raise_anything_else(malformed: Any) -> None:
     assert isinstance(classify_response(500, {}, malformed), errors.Transient)
+
+
+DATES: list[tuple[str, str | None, str | None, float | None]] = [
+    ("a number", "17", None, 17.0),
+    ("a fraction", "0.5", None, 0.5),
+    ("a date by the same answer's clock", "Fri, 01 Jan 2021 00:00:30 GMT", "Fri, 01 Jan 2021 00:00:00 GMT", 30.0),
+    ("a date that has passed", "Fri, 01 Jan 2021 00:00:00 GMT", "Fri, 01 Jan 2021 00:00:30 GMT", None),
+    ("a date in another decade", "Fri, 01 Jan 2100 00:00:00 GMT", "Fri, 01 Jan 2021 00:00:00 GMT", 300.0),
+    ("eleven days", "1000000", None, 300.0),
+    ("infinity", "inf", None, None),
+    ("no number", "nan", None, None),
+    ("a negative number", "-5", None, None),
+    ("a word", "later", None, None),
+    ("a date beyond the calendar", "Fri, 99 Jan 99999 00:00:00 GMT", None, None),
+]
+
+
+@pytest.mark.parametrize(("header", "date", "seconds"), [row[1:] for row in DATES], ids=[row[0] for row in DATES])
+def test_a_hint_is_a_time_to_wait_that_a_person_can_wait_for(
+    header: str, date: str | None, seconds: float | None
+) -> None:
+    """Neither a clock that is hours ahead nor a typing mistake in a proxy may blind a watch for a day."""
+    headers = {"Retry-After": header} | ({"Date": date} if date else {})
+    assert classify_response(429, headers, b"").retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize(("hint", "seconds"), [(-7, None), (0, None), (4, 4.0), (10**12, 300.0)])
+def test_a_hint_in_a_status_is_read_with_the_same_care(hint: int, seconds: float | None) -> None:
+    status = b'{"kind":"Status","code":429,"details":{"retryAfterSeconds":%d}}' % hint
+    assert classify_response(429, {}, status).retry_after_seconds == seconds

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import socket
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -584,6 +586,29 @@ async def test_a_proxy_is_asked_for_the_servers_address(server: ScriptedServer) 
         assert await opened.next_lines() == [b"{}\n"]
     assert {seen.headers["Host"] for seen in server.requests} == {"api.invalid:8001"}
     await client.close()
+
+
+@pytest.mark.parametrize("server_url", ["http://api.invalid:8001", "https://api.invalid:6443"], ids=["http", "https"])
+async def test_a_proxy_is_given_its_password_and_no_message_is(server_url: str) -> None:
+    """One that refuses: the library's error quotes the address that it was given, and the header that it sent."""
+    heads: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = proxy.sockets[0].getsockname()[1]
+    client = KubeClient(Connection(server_url, proxy=f"http://user:hunt%40er2@127.0.0.1:{port}"), user_agent="test/1")
+    with pytest.raises(ApiError, match="407") as caught:
+        await POST(client)
+    await client.close()
+    proxy.close()
+    assert b"Proxy-Authorization: Basic " + base64.b64encode(b"user:hunt@er2") in heads[0]
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert "hunt" not in told
+    assert base64.b64encode(b"user:hunt@er2").decode() not in told
 
 
 async def test_a_server_behind_a_path_keeps_its_prefix(server: ScriptedServer) -> None:

@@ -298,8 +298,9 @@ def test_a_stream_that_ends_before_its_mark_is_begun_again() -> None:
         Invalid("unknown field", status=400),
         Unsupported("no", status=405),
         TimedOut("silent", reason="Silent"),
+        TimedOut("no mark", reason="NoEndMark"),
     ],
-    ids=["422", "400", "405", "the parameter is ignored and silence follows"],
+    ids=["422", "400", "405", "the parameter is ignored and silence follows", "or no end of events"],
 )
 def test_a_server_that_cannot_stream_is_remembered_by_all(error: ApiError) -> None:
     """W2, W4, W13."""
@@ -365,3 +366,12 @@ def test_the_whole_list_is_asked_for_at_the_version_first_asked_for() -> None:
         ("resourceVersionMatch", "NotOlderThan"),
     ]
     assert PageRequest(limit=500).whole().query() == []
+
+
+def test_a_page_that_leads_to_itself_ends_the_list() -> None:
+    """A broken server would be asked for it for ever."""
+    first = PageRequest("0", limit=500)
+    second = first.following(ListMeta("12", "token"))
+    assert second is not None
+    with pytest.raises(BadAnswer, match="leads to itself"):
+        second.following(ListMeta("12", "token"))

@@ -7,8 +7,10 @@ import random
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.kube import Informer, KubeError, StreamingSupport
+from controller.kube.endmark import INITIAL_SECONDS, INITIAL_SILENCE_SECONDS
 from controller.kube.errors import (
     ApiError,
     ConnectFailed,
@@ -21,7 +23,7 @@ from controller.kube.errors import (
     Transient,
 )
 from controller.kube.observers import RestartReason
-from controller.kube.reflector import INACTIVITY_SECONDS, INITIAL_SILENCE_SECONDS
+from controller.kube.reflector import INACTIVITY_SECONDS
 from tests.kube.scripted_client import THING, ScriptedClient, Thing, bookmark, error, event, thing, thing_list
 from tests.kube.support import Recorder, ReflectorLog, running
 
@@ -454,8 +456,36 @@ async def test_a_server_that_refuses_streams_gets_a_list_at_once(failure: ApiErr
     assert world.log.failures == []
 
 
+async def test_a_list_whose_end_is_long_in_coming_is_warned_about_every_ten_seconds() -> None:
+    """W13: whoever looks at the log of a controller that does not get ready must see what it waits for."""
+    world = World(streaming=True)
+    world.client.watches.append(
+        [*[part for n in range(5) for part in (event("ADDED", thing("a", n + 1)), 7.0)], bookmark(10, "true"), HANG]
+    )
+    with capture_logs() as lines:
+        async with running(world.informer.run()):
+            await asyncio.sleep(100)
+            assert world.informer.has_synced
+    assert [(line["log_level"], line["resource"], line["seconds"]) for line in lines] == [
+        ("warning", "things.example.org", seconds) for seconds in (10, 20, 30)
+    ]
+
+
+async def test_a_busy_server_that_ignores_the_parameter_is_found_out_as_well() -> None:
+    """Before 1.27, where it was never silent: its live events would go on for ten minutes, and again, for ever."""
+    world = World(streaming=True)
+    world.client.watches.append([part for n in range(500) for part in (event("ADDED", thing("a", n + 1)), 1.0)])
+    world.client.lists.append(thing_list(100, thing("a", 70)))
+    async with running(world.informer.run()):
+        await asyncio.sleep(INITIAL_SECONDS - 1)
+        assert world.names() == []
+        await asyncio.sleep(2)
+        assert world.names() == ["a"]
+    assert world.client.streaming.refused
+
+
 async def test_a_server_that_ignores_the_parameter_is_found_out_by_its_silence() -> None:
-    """W13, before 1.27: objects, and then nothing, without a mark."""
+    """Before 1.27: objects, and then nothing, without a mark."""
     world = World(streaming=True)
     world.client.watches.append([event("ADDED", thing("a", 1)), HANG])
     world.client.lists.append(thing_list(10, thing("a", 1)))

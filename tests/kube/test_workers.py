@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
 from structlog.testing import capture_logs
 
 from controller.kube import (
     Conflict,
+    ConnectFailed,
     Done,
     ItemBackoff,
     Requeue,
     RequeueAfter,
     Result,
+    ServerFailed,
     TerminalError,
+    Throttled,
+    TimedOut,
     WorkQueue,
     run_workers,
 )
@@ -61,6 +66,52 @@ async def test_errors_back_off_and_a_success_forgets_them() -> None:
         assert bench.moments == pytest.approx([0, 1, 3, 7])
         assert bench.queue.failures("a") == 0
     assert bench.log.results == [Result.ERROR] * 3 + [Result.SUCCESS]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [ConnectFailed("refused"), TimedOut("no answer"), ServerFailed("etcd", status=500), Throttled("busy", status=429)],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_a_long_outage_does_not_make_a_key_wait_as_long_again(failure: Exception) -> None:
+    """The back-off of a broken object goes to five minutes; a server that is back is met within ten seconds."""
+    bench = Bench([failure] * 30)
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(280)
+    gaps = [later - earlier for earlier, later in pairwise(bench.moments)]
+    assert gaps[:6] == pytest.approx([1, 2, 4, 8, 10, 10])
+    assert max(gaps) == pytest.approx(10)
+
+
+async def test_the_first_conflict_after_an_outage_is_not_punished_for_it() -> None:
+    bench = Bench([*[ConnectFailed("refused")] * 20, Conflict("c", status=409), Conflict("c", status=409)])
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(280)
+        assert bench.queue.failures("a") == 0
+    assert bench.moments[-2] - bench.moments[-3] <= 16.1
+    assert bench.moments[-1] - bench.moments[-2] <= 32.1
+
+
+@pytest.mark.parametrize("hint", [0.5, 3.0, 40.0])
+async def test_a_server_that_says_when_is_asked_then(hint: float) -> None:
+    """Neither sooner, nor as late as the back-off of the tries before."""
+    told = Throttled("busy", status=429, retry_after_seconds=hint)
+    bench = Bench([*[RuntimeError("x")] * 5, told, told])
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(280)
+    gaps = [later - earlier for earlier, later in pairwise(bench.moments)]
+    assert gaps == pytest.approx([1, 2, 4, 8, 16, hint, hint])
+
+
+async def test_a_cache_that_is_long_behind_is_looked_at_again_within_ten_seconds() -> None:
+    bench = Bench([Requeue()] * 12)
+    async with running(bench.run):
+        bench.queue.add("a")
+        await asyncio.sleep(200)
+    assert bench.moments[-1] - bench.moments[-2] == pytest.approx(10)
 
 
 @pytest.mark.parametrize(

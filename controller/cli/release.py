@@ -1,0 +1,166 @@
+"""`mdscaler release NAME`: give a scaler's target and its finalizer back when no controller runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+
+from controller.cli.options import Output, OutputOption, package_version
+from controller.foundation import OperationFailed, UsageError, parse_time, wall_now
+
+if TYPE_CHECKING:
+    from controller.kube import KubeClient, Lease
+    from controller.reconcile.release import GivenBack
+
+_FORCE = "--even-if-a-controller-runs"
+# A leader renews every two seconds: one that does so under a clock that differs from ours shows within this time.
+SECOND_LOOK_SECONDS = 5.0
+# A Lease that does not say how long it holds is held as long as ours are.
+_LEASE_SECONDS = 15
+
+
+def release(
+    name: Annotated[str | None, typer.Argument(help="Name of the ModelDeploymentScaler.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Default: the context's; with --all: every namespace.")
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every scaler, before the controller is taken away for good.")
+    ] = False,
+    kubeconfig: Annotated[str | None, typer.Option(help="Path of a kubeconfig.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    lease_name: Annotated[
+        str, typer.Option(help="Name of the controller's Lease, by which a running one is known.")
+    ] = "model-deployment-scaler",
+    lease_namespace: Annotated[str | None, typer.Option(help="Its namespace. Default: all are looked at.")] = None,
+    force: Annotated[
+        bool,
+        typer.Option(_FORCE, help="Go on though a controller holds its Lease. It will take what it wants back."),
+    ] = False,
+    output: OutputOption = Output.TEXT,
+) -> int:
+    """Do what a controller does when a scaler is deleted: remove the claim from its target, then the finalizer.
+
+    Counts are not touched, and the term on the target stays. Where a controller runs, delete the scaler instead.
+    """
+    if (name is None) != all_:
+        raise UsageError("give the name of a scaler, or --all for every one")
+    asyncio.run(_run(name, namespace, all_, kubeconfig, context, lease_name, lease_namespace, force, output))
+    return 0
+
+
+async def _run(
+    name: str | None,
+    namespace: str | None,
+    all_: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    lease_name: str,
+    lease_namespace: str | None,
+    force: bool,
+    output: Output,
+) -> None:
+    from controller.api import FIELD_MANAGER  # noqa: PLC0415 - heavy
+    from controller.kube import ApiError, Invalid, KubeClient, Outcome, load_connection  # noqa: PLC0415
+    from controller.reconcile.release import release as give_back  # noqa: PLC0415
+
+    connection = await load_connection(kubeconfig, context)
+    client = KubeClient(
+        connection, user_agent=f"mdscaler/{package_version()}", field_manager=FIELD_MANAGER, timeout_seconds=10
+    )
+    where = namespace or (None if all_ else connection.namespace)
+    try:
+        leader = "" if force else await _leader(client, lease_name, lease_namespace)
+        if leader:
+            raise OperationFailed(
+                f"a controller is running ({leader}): delete the scaler and it gives the target back by itself; to end "
+                f"the controller first, scale its Deployment to 0; {_FORCE} goes on all the same"
+            )
+        given = await give_back(client, where, name)
+    except ValueError as failure:
+        raise UsageError(str(failure)) from None
+    except Invalid as refusal:
+        if refusal.outcome is Outcome.NOT_SENT:
+            raise UsageError(refusal.message) from None
+        raise OperationFailed(f"the API server refused: {refusal}") from None
+    except ApiError as failure:
+        raise OperationFailed(f"not everything was released ({connection.server}): {failure}; run it again") from None
+    finally:
+        await client.close()
+    _print(given, name, where, output)
+
+
+async def _leader(client: KubeClient, name: str, namespace: str | None) -> str:
+    """Who holds the Lease of a running controller; empty: nobody, as far as Leases tell."""
+    from controller.kube import LEASE, Lease, NotFound  # noqa: PLC0415
+
+    async def leases() -> dict[str, Lease]:
+        selector = f"metadata.name={name}"
+        try:
+            found = (await client.list(LEASE, namespace, type_=Lease, field_selector=selector)).items
+        except NotFound:
+            return {}
+        return {f"{lease.metadata.namespace}/{lease.metadata.name}": lease for lease in found if lease.holder}
+
+    first = await leases()
+    if not first:
+        return ""
+    now = wall_now()
+    for key, lease in sorted(first.items()):
+        if now - _renewed(lease) < _duration(lease):
+            return f"{lease.holder} holds Lease {key}"
+    # Old by our clock. Whether it is old by theirs shows when it is not renewed.
+    await asyncio.sleep(SECOND_LOOK_SECONDS)
+    for key, lease in sorted((await leases()).items()):
+        before = first.get(key)
+        if before is None or before.metadata.resource_version != lease.metadata.resource_version:
+            return f"{lease.holder} renews Lease {key}"
+    return ""
+
+
+def _renewed(lease: Lease) -> float:
+    """When the Lease was last renewed, by its holder's clock; what cannot be read is long ago."""
+    try:
+        return parse_time((lease.spec.renew_time if lease.spec else None) or "")
+    except ValueError:
+        return float("-inf")
+
+
+def _duration(lease: Lease) -> float:
+    return float((lease.spec.lease_duration_seconds if lease.spec else None) or _LEASE_SECONDS)
+
+
+def _print(given: list[GivenBack], name: str | None, namespace: str | None, output: Output) -> None:
+    if output is Output.JSON:
+        released = [
+            {
+                "namespace": each.namespace,
+                "scaler": each.name,
+                "uid": each.uid or None,
+                "targets": list(each.targets),
+                "finalizer": each.finalizer,
+                "gone": each.gone,
+            }
+            for each in given
+        ]
+        typer.echo(orjson.dumps({"released": released}).decode())
+        return
+    for each in given:
+        typer.echo(f"{each.namespace}/{each.name}: {_said(each)}")
+    if not given:
+        what = "no scaler" if name is None else f"no ModelDeploymentScaler {name}"
+        typer.echo(f"there is {what} in {namespace or 'any namespace'}, and nothing is bound to one: nothing to do")
+
+
+def _said(each: GivenBack) -> str:
+    words = [f"released ModelDeployment {target}" for target in each.targets]
+    if each.finalizer:
+        words.append("removed the finalizer")
+    if each.gone:
+        words.append("it was being deleted and is gone")
+    if not each.uid:
+        words.append("the scaler itself was gone")
+    return ", ".join(words) if each.anything else "nothing to give back"
