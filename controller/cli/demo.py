@@ -73,8 +73,8 @@ def demo(
         int | None,
         typer.Option(
             min=1,
-            help="Instead of the trace: steady traffic of its lengths, while the counts are set to 1, 4 and 1 again, so "
-            "many times, each role in its turn; the scaler only watches. Shows that no request is lost.",
+            help="Instead of the trace: steady traffic of its lengths while the count of each role in its turn is set "
+            "to 4 and to 1 again, so many times; the scaler only watches. Shows that no request is lost.",
         ),
     ] = None,
     serve: Annotated[
@@ -115,9 +115,8 @@ def demo(
         speed = _CYCLES_SPEED
     if speed is None:
         wanted = (plan.trace_seconds + _MARGIN_SECONDS) / _WALL_SECONDS
-        speed = (
-            1.0 if serve else max(1.0, min(wanted, affordable_factor(plan.fit.trace, roles=len(plan.roles)), _FASTEST))
-        )
+        affordable = affordable_factor(plan.fit.trace, roles=len(plan.roles))
+        speed = 1.0 if serve else max(1.0, min(wanted, affordable, _FASTEST))
     options = demo_run.DemoOptions(
         speed=speed,
         kill_every_seconds=kill_controller_every,
