@@ -67,7 +67,7 @@ class DemoOutcome:
         if not self.records:
             failures.append("the controller made no decision")
         if results.writers is not None and results.writers.problems:
-            failures.append(f"the fence did not hold: {'; '.join(results.writers.problems)}")
+            failures.append(f"the fence did not hold: {'; '.join(map(str, results.writers.problems))}")
         if self.continuity.early:
             failures.append(f"{len(self.continuity.early)} shrinks came earlier than without a restart")
         return failures
