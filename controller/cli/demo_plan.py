@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller.embedded.engine import EngineKind
+from controller.embedded.world import WorldRole
 from controller.foundation import UsageError, format_quantity
 from controller.plant import (
     DEFAULT_SWEEP,
@@ -40,6 +43,7 @@ class DemoPlan:
     trace_seconds: float
     original_requests: int
     fit: Dimension
+    roles: tuple[WorldRole, ...]
     scaler: dict[str, Any]
     algorithm: str
     seed: int
@@ -60,6 +64,7 @@ def plan_demo(trace: Path | None, *, minutes: float | None, algorithm: str, seed
         trace_seconds=requests.duration_seconds,
         original_requests=len(requests),
         fit=fit,
+        roles=(WorldRole(fit.service, ROLE, EngineKind.SERVER, _initial(fit.need_replicas_start), MAX_NUM_SEQS),),
         scaler=scaler_manifest(fit, algorithm),
         algorithm=algorithm,
         seed=seed,
@@ -117,6 +122,10 @@ def scaler_manifest(fit: Dimension, algorithm: str) -> dict[str, Any]:
             "behavior": {"scaleDown": {"stabilizationWindowSeconds": 120}},
         },
     }
+
+
+def _initial(need: float) -> int:
+    return min(MAX_REPLICAS, max(1, math.ceil(need)))
 
 
 def _quantity(value: float) -> str:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import signal
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from controller.api import model_deployment_crd, scaler_crd
-from controller.cli.demo_plan import DEPLOYMENT, MAX_REPLICAS, NAMESPACE, ROLE, STARTUP_SECONDS, DemoPlan
+from controller.cli.demo_plan import DEPLOYMENT, NAMESPACE, STARTUP_SECONDS, DemoPlan
 from controller.cli.demo_view import live_view
 from controller.embedded.results import WorldResults
 from controller.embedded.world import World, WorldConfig
@@ -58,10 +57,13 @@ class DemoOutcome:
     def failures(self) -> list[str]:
         """What the demo promises and this run did not keep; empty for a good run."""
         failures = []
-        if self.results.lost:
-            failures.append(f"{self.results.lost} requests were lost: {'; '.join(self.results.loss_reasons)}")
+        results = self.results
+        if results.lost:
+            failures.append(f"{results.lost} requests were lost: {'; '.join(results.loss_reasons)}")
         if not self.records:
             failures.append("the controller made no decision")
+        if results.writers is not None and results.writers.problems:
+            failures.append(f"the fence did not hold: {'; '.join(results.writers.problems)}")
         if self.continuity.early:
             failures.append(f"{len(self.continuity.early)} shrinks came earlier than without a restart")
         return failures
@@ -74,6 +76,7 @@ class DemoOutcome:
     def as_json(self) -> dict[str, Any]:
         """The figures for machines."""
         results = self.results
+        ended = results.retirements
         return {
             "requests": results.requests,
             "completed": results.completed,
@@ -82,8 +85,11 @@ class DemoOutcome:
             "tokens": results.tokens,
             "decisions": len(self.records),
             "rescales": results.replica_changes,
-            "maxReadyReplicas": results.max_ready_replicas,
-            "maxDesiredReplicas": results.max_desired_replicas,
+            "effectiveWriters": None if results.writers is None else results.writers.effective_writers,
+            "retirements": None if ended is None else asdict(ended),
+            "cutRequests": results.cut_requests,
+            "maxReadyReplicas": max(results.series.ready_replicas, default=0),
+            "maxDesiredReplicas": max(results.series.desired_replicas, default=0),
             "readyReplicaSeconds": round(results.ready_replica_seconds, 1),
             "desiredReplicaSeconds": round(results.desired_replica_seconds, 1),
             "ttftMilliseconds": _quantiles(results.ttft_milliseconds),
@@ -95,6 +101,16 @@ class DemoOutcome:
             "traceSeconds": round(results.duration_seconds, 1),
             "wallSeconds": round(self.wall_seconds, 1),
             "lossReasons": list(results.loss_reasons),
+            "roles": {
+                name: {
+                    "rescales": role.replica_changes,
+                    "maxReadyReplicas": role.max_ready_replicas,
+                    "maxDesiredReplicas": role.max_desired_replicas,
+                    "readyReplicaSeconds": round(role.ready_replica_seconds, 1),
+                    "desiredReplicaSeconds": round(role.desired_replica_seconds, 1),
+                }
+                for name, role in results.roles.items()
+            },
         }
 
 
@@ -116,13 +132,11 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
     clock = ScaledClock(epoch, options.speed)
     config = WorldConfig(
         trace=plan.fit.trace,
-        service=plan.fit.service,
+        roles=plan.roles,
         crds=[scaler_crd(), model_deployment_crd()],
         objects=[plan.scaler],
         namespace=NAMESPACE,
         deployment=DEPLOYMENT,
-        role=ROLE,
-        initial_replicas=min(MAX_REPLICAS, max(1, math.ceil(plan.fit.need_replicas_start))),
         startup_seconds=STARTUP_SECONDS,
     )
     world = World(config, clock)
@@ -170,7 +184,6 @@ class ControllerProcess:
         self.restarts: list[float] = []  # model time
         self._arguments = [
             *("controller", "--kubeconfig", str(kubeconfig), "--namespace", NAMESPACE, "--lease-namespace", NAMESPACE),
-            "--deployments=external",  # the demo's actuator runs the replicas
             *_LEASE,
             *("--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", "127.0.0.1:0"),
             *("--record", str(records), "--clock-epoch", repr(epoch), "--clock-factor", repr(factor)),
@@ -201,6 +214,20 @@ class ControllerProcess:
         last = tail[-1] if tail else "nothing was logged"
         return OperationFailed(f"the controller ended with status {status}: {last} (log: {self.log})")
 
+    async def watched(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something, unless the controller ends by itself meanwhile. Raises OperationFailed then."""
+        watch = asyncio.create_task(self.died(), name="watch the controller")
+        working = asyncio.create_task(work, name="wait for the controller")
+        try:
+            await asyncio.wait({watch, working}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise watch.result()
+            await working
+        finally:
+            watch.cancel()
+            working.cancel()
+            await asyncio.gather(watch, working, return_exceptions=True)
+
     async def kill_and_restart(self, now: float) -> None:
         """End it without warning, as a node failure would, and start it again."""
         assert self._process is not None  # noqa: S101
@@ -224,20 +251,14 @@ class ControllerProcess:
 
 
 async def _start(world: World, controller: ControllerProcess, options: DemoOptions) -> None:
-    starting = asyncio.create_task(world.start(), name="start the world")
-    serving = asyncio.create_task(world.serving.wait(), name="API server")
-    try:
-        await asyncio.wait({starting, serving}, return_when=asyncio.FIRST_COMPLETED)
-        if world.serving.is_set():
-            world.write_kubeconfig(controller.kubeconfig)
-            if options.serve:
-                _tell(f"export KUBECONFIG={controller.kubeconfig.resolve()}")
-                _tell("kubectl get mds -w      # in another terminal; Ctrl-C here ends the demo")
-            await controller.start()
-        await starting
-    finally:
-        starting.cancel()
-        serving.cancel()
+    """The world, then the controller, which makes the Pods, then the first replicas."""
+    await world.start()
+    world.write_kubeconfig(controller.kubeconfig)
+    if options.serve:
+        _tell(f"export KUBECONFIG={controller.kubeconfig.resolve()}")
+        _tell("kubectl get mds -w      # in another terminal; Ctrl-C here ends the demo")
+    await controller.start()
+    await controller.watched(world.wait_ready())
 
 
 async def _first_decision(records: Path, controller: ControllerProcess) -> None:

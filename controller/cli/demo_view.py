@@ -81,7 +81,7 @@ async def _print_lines(_console: Console, world: World, tail: _RecordTail, plan:
         # Whole lines, however narrow: a log is searched.
         print(
             f"{_clock(now.t_seconds)} of {_clock(plan.trace_seconds)}  load {now.demand_tokens_per_second:,.0f} tok/s  "
-            f"ready {now.ready_replicas} of {now.desired_replicas}  TTFT p95 {_seconds(now.ttft_p95_seconds)}  "
+            f"ready {_replicas(now)}  TTFT p95 {_seconds(now.ttft_p95_seconds)}  "
             f"requests {now.requests:,}  lost {now.lost}",
             file=sys.stderr,
             flush=True,
@@ -99,7 +99,7 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
     figures.add_row("served", f"{now.served_tokens_per_second:,.0f} tok/s", "running / waiting", _queue(now))
     figures.add_row(
         "replicas",
-        Text(f"{now.ready_replicas} ready of {now.desired_replicas} wanted (algorithm: {raw})", style="bold"),
+        Text(f"{_replicas(now)} ready of wanted (algorithm: {raw})", style="bold"),
         "requests",
         f"{now.requests:,}, {now.completed:,} complete, {now.lost} lost",
     )
@@ -119,6 +119,12 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
         Text("decisions", style="dim"),
         decisions,
     )
+
+
+def _replicas(now: WorldSnapshot) -> str:
+    """`2 of 3`; with several roles `prefill 2 of 3, decode 1 of 1`."""
+    shown = [(name, f"{counts.ready} of {counts.desired}") for name, counts in now.replicas.items()]
+    return shown[0][1] if len(shown) == 1 else ", ".join(f"{name} {text}" for name, text in shown)
 
 
 def _latencies(now: WorldSnapshot) -> str:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from controller.api import ENDPOINT_SLICES, ROUTER_PORT, SERVICES, ModelDeployment, Pod
+from controller.api import ENDPOINT_SLICES, ROUTER_PORT, SERVICES, SERVING_PORT_NAME, ModelDeployment, Pod
 from controller.deployment.kinds import SERVICE_NAME_LABEL, EndpointSlice, Service
 from controller.deployment.retirement import Listing
 from controller.deployment.serving import RouterView
@@ -204,14 +204,19 @@ class RouterViews:
 
 
 def router_urls(pods: Iterable[Pod]) -> list[str]:
-    """The routers among the Pods of a deployment: those that are addressed and not on their way out, at the contract's
-    port. One that is not Ready may still be passing requests on."""
+    """The routers among the Pods of a deployment: those that are addressed and not on their way out, at the port that
+    they declare as `http`, else at the contract's. One that is not Ready may still be passing requests on."""
     urls = []
     for pod in pods:
         address = _address(pod.status.pod_ip)
         if pod.router is not None and address and not pod.deleting and not pod.finished:
-            urls.append(f"http://{f'[{address}]' if ':' in address else address}:{ROUTER_PORT}")
+            urls.append(f"http://{f'[{address}]' if ':' in address else address}:{_router_port(pod)}")
     return sorted(urls)
+
+
+def _router_port(pod: Pod) -> int:
+    declared = (port for container in pod.spec.containers or () for port in container.ports or ())
+    return next((port.container_port for port in declared if port.name == SERVING_PORT_NAME), ROUTER_PORT)
 
 
 def _lists(listed: EndpointSlice, pod: Pod) -> bool:

@@ -8,6 +8,7 @@ verbs; `ListWatch` never gives up.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,8 +37,11 @@ class ApiFailure(MdscalerError):
 class ApiClient:
     """Verbs over HTTP. Raises ApiFailure for what the server refuses, aiohttp.ClientError when it cannot be reached."""
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str] | None = None, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._url = url
+        self._tls = tls
         self._headers = {"Accept": "application/json", "User-Agent": "mdscaler-embedded", **(headers or {})}
         self._session: aiohttp.ClientSession | None = None
 
@@ -47,9 +51,16 @@ class ApiClient:
             await self._session.close()
             self._session = None
 
-    async def create(self, resource: Resource, namespace: str, obj: Object) -> Object:
-        """POST; the object as stored."""
-        return await self._call("POST", resource.path(namespace), obj)
+    async def create(
+        self, resource: Resource, namespace: str, obj: Object, *, name: str = "", subresource: str | None = None
+    ) -> Object:
+        """POST, to the collection or to a subresource of one object; the answer."""
+        path = resource.path(namespace, name, subresource) if name else resource.path(namespace)
+        return await self._call("POST", path, obj)
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        """GET of one object."""
+        return await self._call("GET", resource.path(namespace, name))
 
     async def merge_patch(
         self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str | None = None
@@ -109,7 +120,10 @@ class ApiClient:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers, cookie_jar=aiohttp.DummyCookieJar())
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._tls) if self._tls else aiohttp.TCPConnector(limit=0)
+            self._session = aiohttp.ClientSession(
+                headers=self._headers, cookie_jar=aiohttp.DummyCookieJar(), connector=connector
+            )
         return self._session
 
 

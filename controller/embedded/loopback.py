@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Protocol
 
-from controller.embedded.httpserver import AddressInUse, HttpServer
+from controller.embedded.httpserver import AddressInUse
 from controller.foundation import OperationFailed
 
 _FIRST = 1 << 16  # 127.1.0.0: below lies what people use by hand (127.0.0.1, Debian's 127.0.1.1)
 _LAST = (1 << 24) - 2
 # Addresses in a row that were refused before the port itself is the suspect: a listener on 0.0.0.0 refuses them all.
 _ATTEMPTS = 16
+
+
+class Listener(Protocol):
+    """Something that listens: an `HttpServer`, a router."""
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen there. Raises AddressInUse or OperationFailed."""
+        ...
 
 
 class LoopbackAddresses:
@@ -36,7 +45,7 @@ class LoopbackAddresses:
             return next(self)
         return f"127.{offset >> 16 & 0xFF}.{offset >> 8 & 0xFF}.{offset & 0xFF}"
 
-    async def listen(self, server: HttpServer, port: int) -> None:
+    async def listen(self, server: Listener, port: int) -> None:
         """Start `server` on the next address that is free. Raises OperationFailed, saying why and the way out."""
         for _ in range(_ATTEMPTS):
             try:

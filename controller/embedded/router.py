@@ -92,6 +92,11 @@ class Router:
         return self._http.url
 
     @property
+    def host(self) -> str:
+        """The address of the listener."""
+        return self._http.host
+
+    @property
     def members(self) -> tuple[MemberView, ...]:
         """All members that are eligible or still answering."""
         return tuple(

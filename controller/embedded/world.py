@@ -1,13 +1,14 @@
 """The embedded world: everything around the controller, in one process and on loopback.
 
-An API server with the kinds of this project and a ModelDeployment `chat`, an operator that runs engine servers for it,
-a router in front of them, and open-loop clients that replay a trace through the router. The controller is not part of
-it: it is started by the caller, as a process of its own, with the kubeconfig that `write_kubeconfig` writes and a clock
-of the same (epoch, factor).
+An API server with the kinds of this project and a ModelDeployment `chat`, a kubelet that runs an engine server for
+every Pod, a router in front of them that is a Pod of the deployment itself, and open-loop clients that replay a trace
+through the router. The controller is not part of it: the caller starts it, as a process of its own, with the kubeconfig
+that `write_kubeconfig` writes and a clock of the same (epoch, factor). It makes the Pods and takes them away.
 
     world = World(config, clock)
-    await world.start()          # API server, first replicas; returns when they are Ready
-    world.write_kubeconfig(path)
+    await world.start()          # everything answers; the ModelDeployment has no Pod yet
+    world.write_kubeconfig(path) # … and start a controller
+    await world.wait_ready()     # its first replicas serve
     results = await world.run()  # the traffic, to its last answer
     await world.stop()
 
@@ -18,51 +19,74 @@ abandons the requests in flight. `stop` is always safe. Every time is model time
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from controller.embedded.actuator import Actuator, ReplicaCounts
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.apiserver import ApiServer
+from controller.embedded.audit import audit
+from controller.embedded.census import Census, Counts, RoleCounts
 from controller.embedded.clients import OpenLoopClients
-from controller.embedded.engine import DEFAULT_MAX_MODEL_LEN, DEFAULT_PORT, DEFAULT_STARTUP_SECONDS, EngineConfig
+from controller.embedded.containers import EngineRuntime, Runtime
+from controller.embedded.contract import MODEL_DEPLOYMENTS, PODS, ROUTER_PORT
+from controller.embedded.engine import (
+    DEFAULT_MAX_MODEL_LEN,
+    DEFAULT_PORT,
+    DEFAULT_STARTUP_SECONDS,
+    EngineConfig,
+    EngineKind,
+)
 from controller.embedded.httpserver import AddressInUse, HttpServer
-from controller.embedded.loopback import LoopbackAddresses
-from controller.embedded.manifests import model_deployment_manifest, namespace_manifest
+from controller.embedded.kubelet import Kubelet
+from controller.embedded.loopback import Listener, LoopbackAddresses
+from controller.embedded.manifests import RoleManifest, model_deployment_manifest, namespace_manifest
 from controller.embedded.measures import Distribution, Interval
 from controller.embedded.membership import Membership
-from controller.embedded.results import Quantiles, WorldResults, WorldSeries, WorldSnapshot
+from controller.embedded.pods import router_pod, router_status
+from controller.embedded.results import Quantiles, RoleResults, WorldResults, WorldSeries, WorldSnapshot
+from controller.embedded.retirement_history import retirements
 from controller.embedded.router import Router
 from controller.foundation import Clock, OperationFailed
-from controller.plant import RequestTrace, ServiceTime, arrivals
+from controller.plant import Arrival, RequestTrace, ServiceTime, arrivals
 
 # Beyond the start-up of the first replicas; what is not Ready then never will be.
 _PATIENCE_SECONDS = 120.0
 _PORTS_TRIED = 16
 _SNAPSHOT_SECONDS = 60.0
+# Versions of each kind that the API server keeps: all of an hour's, so that its history proves what it should.
+_HISTORY = 20_000
+_ROUTER = "llm-d-router"
+
+
+@dataclass(frozen=True, slots=True)
+class WorldRole:
+    """A role of the deployment and its engines. `service` has its slowdown already."""
+
+    service: ServiceTime
+    name: str = "server"
+    kind: EngineKind = EngineKind.SERVER
+    initial_replicas: int = 1
+    max_num_seqs: int = 32
+    grace_seconds: int | None = None  # of its Pods; None: the contract's default
 
 
 @dataclass(frozen=True, slots=True)
 class WorldConfig:
-    """What a world is made of. `trace` and `service` fit each other already (`plant.dimension`)."""
+    """What a world is made of. `trace` and the roles' engines fit each other already (`plant.dimension`). One role of a
+    kind."""
 
     trace: RequestTrace
-    service: ServiceTime
+    roles: Sequence[WorldRole]
     crds: Sequence[Mapping[str, Any]]
     objects: Sequence[Mapping[str, Any]] = ()  # applied last, in order: the scaler, catalogs, instance types
     namespace: str = "demo"
     deployment: str = "chat"
-    role: str = "server"
     model_name: str = "Qwen/Qwen3-8B"
     engine_version: str = "0.32.0"
-    instance_type: str = "gpustack--nvidia-h200-linux-amd64"
-    initial_replicas: int = 1
-    max_num_seqs: int = 32
     startup_seconds: float = DEFAULT_STARTUP_SECONDS
     frame_tokens: int = 32
     quota: int | None = None
@@ -70,6 +94,7 @@ class WorldConfig:
     api_host: str = "127.0.0.1"
     api_port: int = 0
     engine_port: int = DEFAULT_PORT
+    router_port: int = ROUTER_PORT
 
 
 @dataclass(slots=True)
@@ -78,106 +103,138 @@ class _Course:
 
     running: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
-    desired: list[int] = field(default_factory=list)
-    ready: list[int] = field(default_factory=list)
+    counts: list[Counts] = field(default_factory=list)
 
 
 class World:
     """One world; use it once."""
 
-    def __init__(self, config: WorldConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: WorldConfig,
+        clock: Clock,
+        *,
+        runtime: Callable[[Mapping[EngineKind, EngineConfig]], Runtime] | None = None,
+    ) -> None:
+        """`runtime` makes what runs the Pods, from the engines of the roles; by default engine servers."""
         self._config = config
         self._clock = clock
+        self._runtime = runtime
         self._addresses = LoopbackAddresses()
-        self.api = ApiServer(clock=clock)
-        self.serving = asyncio.Event()  # the API server answers and has every object; replicas may still be starting
+        self.api = ApiServer(clock=clock, history_limit=_HISTORY)
         self.router = Router(clock)
         self._client: ApiClient | None = None
-        self._actuator: Actuator | None = None
+        self._kubelet: Kubelet | None = None
+        self._census: Census | None = None
         self._clients: OpenLoopClients | None = None
-        self._membership: asyncio.Task[None] | None = None
+        self._followers: asyncio.Task[None] | None = None
         self._course = _Course()
         self._began: float | None = None
         self._ended: float | None = None
 
     @property
-    def actuator(self) -> Actuator:
-        """The operator; only after `start`."""
-        if self._actuator is None:
+    def kubelet(self) -> Kubelet:
+        """What runs the Pods; only after `start`."""
+        if self._kubelet is None:
             raise OperationFailed("the embedded world has not been started")
-        return self._actuator
+        return self._kubelet
+
+    @property
+    def census(self) -> Census:
+        """What counts the replicas; only after `start`."""
+        if self._census is None:
+            raise OperationFailed("the embedded world has not been started")
+        return self._census
 
     async def start(self) -> None:
-        """Build everything and wait until the first replicas are Ready. Raises OperationFailed; then call `stop`."""
+        """Build everything. Raises OperationFailed; then call `stop`."""
         config = self._config
         await self.api.start(config.api_host, config.api_port)
         for crd in config.crds:
             self.api.install_crd(dict(crd))
-        await self.router.start()
-        port = await self._engine_port()
+        engine_port = await self._engine_port()
         self.api.put(namespace_manifest(config.namespace))
-        self.api.put(self._deployment(port))
+        self.api.put(self._deployment(engine_port))
         for obj in config.objects:
             metadata = {"namespace": config.namespace, **obj.get("metadata", {})}
             self.api.put({**obj, "metadata": metadata})
-        self.serving.set()
-        self._client = ApiClient(self.api.url)
-        engine = EngineConfig(
-            model_name=config.model_name,
-            service=config.service,
-            max_num_seqs=config.max_num_seqs,
-            max_model_len=max(DEFAULT_MAX_MODEL_LEN, self._longest_request()),
-            startup_seconds=config.startup_seconds,
-            frame_tokens=config.frame_tokens,
-        )
-        self._actuator = Actuator(
-            self._client,
+        self._client = client = ApiClient(self.api.url)
+        await self._start_router(client)
+        engines = {
+            role.kind: EngineConfig(
+                model_name=config.model_name,
+                service=role.service,
+                max_num_seqs=role.max_num_seqs,
+                max_model_len=max(DEFAULT_MAX_MODEL_LEN, self._longest_request()),
+                startup_seconds=config.startup_seconds,
+                frame_tokens=config.frame_tokens,
+            )
+            for role in config.roles
+        }
+        self._kubelet = Kubelet(
+            client,
             self._clock,
-            self.router,
+            EngineRuntime(self._clock, engines) if self._runtime is None else self._runtime(engines),
             namespace=config.namespace,
-            engine=engine,
             addresses=self._addresses,
             quota=config.quota,
         )
-        membership = Membership(self._client, config.namespace, self.router)
-        self._membership = asyncio.create_task(membership.run(), name="router membership")
-        await self._actuator.start()
-        await self._first_replicas()
+        self._census = Census(client, self._clock, config.namespace, config.deployment)
+        membership = Membership(client, config.namespace, self.router)
+        self._followers = asyncio.create_task(_together(self._census.run(), membership.run()), name="followers")
+        await self._kubelet.start()
+
+    async def wait_ready(self) -> None:
+        """Wait until the first replicas serve: a controller has to run. Raises OperationFailed."""
+        wanted = {role.name: role.initial_replicas for role in self._config.roles}
+        deadline = self._clock.now() + self._config.startup_seconds + _PATIENCE_SECONDS
+        while True:
+            ready = {name: counts.ready for name, counts in self.census.now.roles.items()}
+            routed = sum(member.eligible for member in self.router.members)
+            if all(ready.get(name, 0) >= count for name, count in wanted.items()) and routed >= sum(wanted.values()):
+                return
+            if self.kubelet.failure.done():
+                self.kubelet.failure.result()
+            if self._clock.now() > deadline:
+                raise OperationFailed(
+                    f"{sum(wanted.values())} first replicas were not ready in time; the controller's log says why"
+                )
+            await self._clock.sleep(1.0)
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> Path:
         """Write the kubeconfig by which a controller or kubectl reaches the API server."""
         return self.api.write_kubeconfig(path, namespace=self._config.namespace)
 
-    async def run(self) -> WorldResults:
-        """Replay the trace and return what came of it."""
+    async def run(self, traffic: Iterable[Arrival] | None = None) -> WorldResults:
+        """Replay the trace, or other traffic, and return what came of it."""
         clients = OpenLoopClients(
             self._clock, self.router.url, self._config.model_name, interval_seconds=self._config.interval_seconds
         )
         self._clients = clients
         self._began = self._clock.now()
         sampler = asyncio.create_task(self._sample(self._began), name="sample the world")
-        traffic = asyncio.create_task(clients.run(arrivals(self._config.trace)), name="traffic")
+        sending = clients.run(arrivals(self._config.trace) if traffic is None else traffic)
+        running = asyncio.create_task(sending, name="traffic")
         try:
-            await asyncio.wait({traffic, self.actuator.failure}, return_when=asyncio.FIRST_COMPLETED)
-            if not traffic.done():
-                self.actuator.failure.result()  # raises what the operator failed of
-            await traffic
+            await asyncio.wait({running, self.kubelet.failure}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                self.kubelet.failure.result()  # raises what the kubelet failed of
+            await running
         finally:
             self._ended = self._clock.now()
-            for task in (traffic, sampler):
+            for task in (running, sampler):
                 task.cancel()
-            await asyncio.gather(traffic, sampler, return_exceptions=True)
+            await asyncio.gather(running, sampler, return_exceptions=True)
         return self.results()
 
     async def stop(self) -> None:
         """Stop every part. Idempotent."""
-        if self._membership is not None:
-            self._membership.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._membership
-            self._membership = None
-        if self._actuator is not None:
-            await self._actuator.stop()
+        if self._followers is not None:
+            self._followers.cancel()
+            await asyncio.gather(self._followers, return_exceptions=True)
+            self._followers = None
+        if self._kubelet is not None:
+            await self._kubelet.stop()
         await self.router.stop()
         if self._client is not None:
             await self._client.close()
@@ -185,8 +242,8 @@ class World:
 
     def snapshot(self) -> WorldSnapshot:
         """The world now."""
-        now, counts = self._clock.now(), self.actuator.counts
-        loads = [engine.load() for engine in self.actuator.engines]
+        now, counts = self._clock.now(), self.census.now
+        loads = [container.load() for container in self.kubelet.containers.values()]
         clients = self._clients
         totals = clients.totals if clients is not None else None
         recent, seconds = self._recent(now)
@@ -198,8 +255,7 @@ class World:
             served_tokens_per_second=sum(interval.served_tokens for interval in recent) / seconds,
             ttft_p50_seconds=ttft.quantile(0.50),
             ttft_p95_seconds=ttft.quantile(0.95),
-            desired_replicas=counts.desired,
-            ready_replicas=counts.ready,
+            replicas={role.name: counts.roles.get(role.name, RoleCounts()) for role in self._config.roles},
             running_requests=sum(load.running for load in loads),
             waiting_requests=sum(load.waiting for load in loads),
             held_requests=self.router.held,
@@ -214,8 +270,9 @@ class World:
         if clients is None or began is None:
             raise OperationFailed("the embedded world has not run yet")
         ended = self._ended if self._ended is not None else self._clock.now()
-        steps = _steps(self.actuator.timeline, began, ended)
+        steps = _steps(self.census.timeline, began, ended)
         totals = clients.totals
+        history = self._history()
         return WorldResults(
             duration_seconds=ended - began,
             requests=totals.requests,
@@ -225,24 +282,32 @@ class World:
             abandoned=totals.abandoned,
             tokens=totals.tokens,
             output_tokens=totals.output_tokens,
-            ready_replica_seconds=sum(seconds * counts.ready for counts, seconds in steps),
-            desired_replica_seconds=sum(seconds * counts.desired for counts, seconds in steps),
-            max_ready_replicas=max((counts.ready for counts, _ in steps), default=0),
-            max_desired_replicas=max((counts.desired for counts, _ in steps), default=0),
-            replica_changes=sum(a.desired != b.desired for (a, _), (b, _) in pairwise(steps)),
+            roles={role.name: _role_results(role.name, steps) for role in self._config.roles},
             ttft_milliseconds=_quantiles(clients.ttft),
             itl_milliseconds=_quantiles(clients.itl),
             latest_send_seconds=clients.latest_seconds,
             loss_reasons=tuple(clients.losses),
+            cut_requests=self.kubelet.cut,
+            writers=None if history is None else audit(history),
+            retirements=None if history is None else retirements(history),
             series=self._series(clients),
         )
+
+    def _history(self) -> list[Mapping[str, Any]] | None:
+        """Every version of the deployment; None where the API server has dropped the first of them."""
+        try:
+            versions = self.api.history(MODEL_DEPLOYMENTS, self._config.deployment, self._config.namespace)
+        except OperationFailed:
+            return None
+        return [version.object for version in versions]
 
     def _series(self, clients: OpenLoopClients) -> WorldSeries:
         width = self._config.interval_seconds
         course = self._course
         # The run may end within an interval that has no sample yet.
-        size = min(len(clients.series.intervals), len(course.ready))
+        size = min(len(clients.series.intervals), len(course.counts))
         intervals = clients.series.intervals[:size]
+        counts = course.counts[:size]
         return WorldSeries(
             interval_seconds=width,
             t_seconds=[index * width for index in range(size)],
@@ -253,8 +318,9 @@ class World:
             ttft_p50_seconds=[interval.ttft.quantile(0.50) for interval in intervals],
             ttft_p95_seconds=[interval.ttft.quantile(0.95) for interval in intervals],
             itl_p50_seconds=[interval.itl.quantile(0.50) for interval in intervals],
-            desired_replicas=course.desired[:size],
-            ready_replicas=course.ready[:size],
+            replicas={
+                role.name: [each.roles.get(role.name, RoleCounts()) for each in counts] for role in self._config.roles
+            },
             running_requests=course.running[:size],
             waiting_requests=course.waiting[:size],
         )
@@ -263,13 +329,11 @@ class World:
         """Append to the course at the end of every interval, catching up where the machine was slow."""
         width = self._config.interval_seconds
         while True:
-            await self._clock.sleep(began + (len(self._course.ready) + 1) * width - self._clock.now())
-            loads = [engine.load() for engine in self.actuator.engines]
-            counts = self.actuator.counts
+            await self._clock.sleep(began + (len(self._course.counts) + 1) * width - self._clock.now())
+            loads = [container.load() for container in self.kubelet.containers.values()]
             self._course.running.append(sum(load.running for load in loads))
             self._course.waiting.append(sum(load.waiting for load in loads))
-            self._course.desired.append(counts.desired)
-            self._course.ready.append(counts.ready)
+            self._course.counts.append(self.census.now)
 
     def _recent(self, now: float) -> tuple[list[Interval], float]:
         """The intervals of about the last minute, the current one included, and how long they have lasted."""
@@ -285,13 +349,19 @@ class World:
         return model_deployment_manifest(
             name=config.deployment,
             namespace=config.namespace,
-            role=config.role,
-            replicas=config.initial_replicas,
+            roles=[
+                RoleManifest(
+                    name=role.name,
+                    replicas=role.initial_replicas,
+                    kind=role.kind.value,
+                    arguments=("--max-num-seqs", str(role.max_num_seqs)),
+                    grace_seconds=role.grace_seconds,
+                )
+                for role in config.roles
+            ],
             model_name=config.model_name,
             engine_version=config.engine_version,
-            max_num_seqs=config.max_num_seqs,
             port=port,
-            instance_type=config.instance_type,
         )
 
     def _longest_request(self) -> int:
@@ -300,35 +370,43 @@ class World:
 
     async def _engine_port(self) -> int:
         """The contract's port, or one of the next where something listens on that port on every address."""
-        first = self._config.engine_port
+        probe = HttpServer(_unused)
+        port = await self._listen(probe, self._config.engine_port)
+        await probe.stop()
+        return port
+
+    async def _start_router(self, client: ApiClient) -> None:
+        """Start the router at an address of its own, and show it as a Pod of the deployment."""
+        config = self._config
+        port = await self._listen(self.router, config.router_port)
+        pod = router_pod(config.namespace, config.deployment, _ROUTER, port)
+        made = await client.create(PODS, config.namespace, pod)
+        status = {"status": router_status(self.router.host, self._clock.now())}
+        await client.merge_patch(PODS, config.namespace, made["metadata"]["name"], status, subresource="status")
+
+    async def _listen(self, listener: Listener, first: int) -> int:
         for port in range(first, first + _PORTS_TRIED):
-            probe = HttpServer(_unused)
             try:
-                await self._addresses.listen(probe, port)
+                await self._addresses.listen(listener, port)
             except AddressInUse:
                 continue
-            await probe.stop()
             return port
         raise OperationFailed(
             f"ports {first} to {first + _PORTS_TRIED - 1} are all taken on every loopback address; free one of them"
         )
 
-    async def _first_replicas(self) -> None:
-        wanted = self._config.initial_replicas
-        deadline = self._clock.now() + self._config.startup_seconds + _PATIENCE_SECONDS
-        while min(self.actuator.counts.ready, sum(member.eligible for member in self.router.members)) < wanted:
-            if self.actuator.failure.done():
-                self.actuator.failure.result()
-            if self._clock.now() > deadline:
-                raise OperationFailed(f"{wanted} first replicas were not ready in time; the log says why")
-            await self._clock.sleep(1.0)
+
+async def _together(*runs: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for run in runs:
+            group.create_task(run)
 
 
 async def _unused(_: object) -> Any:
     raise AssertionError("a probe of a port answers nobody")
 
 
-def _steps(timeline: Sequence[ReplicaCounts], began: float, ended: float) -> list[tuple[ReplicaCounts, float]]:
+def _steps(timeline: Sequence[Counts], began: float, ended: float) -> list[tuple[Counts, float]]:
     """(counts, how long they held) between two moments."""
     steps = []
     for index, counts in enumerate(timeline):
@@ -337,6 +415,17 @@ def _steps(timeline: Sequence[ReplicaCounts], began: float, ended: float) -> lis
         if end > start:
             steps.append((counts, end - start))
     return steps
+
+
+def _role_results(name: str, steps: Sequence[tuple[Counts, float]]) -> RoleResults:
+    held = [(counts.roles.get(name, RoleCounts()), seconds) for counts, seconds in steps]
+    return RoleResults(
+        ready_replica_seconds=sum(seconds * counts.ready for counts, seconds in held),
+        desired_replica_seconds=sum(seconds * counts.desired for counts, seconds in held),
+        max_ready_replicas=max((counts.ready for counts, _ in held), default=0),
+        max_desired_replicas=max((counts.desired for counts, _ in held), default=0),
+        replica_changes=sum(a.desired != b.desired for (a, _), (b, _) in pairwise(held)),
+    )
 
 
 def _quantiles(distribution: Distribution) -> Quantiles:

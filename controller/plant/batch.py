@@ -8,6 +8,12 @@ Promised: every submitted request that is not aborted gets exactly its output to
 step that completes its prompt, then one a step. Requests start in order of arrival. A run of equal decode steps is
 advanced in one go, so the cost is per event (first token, frame, finish), not per token. Calling `advance` late or
 often changes nothing in the result.
+
+Disaggregation: a request submitted with `remote` has its prompt computed elsewhere. When there is room for it, it is
+`RECEIVING` and its place in the cache is taken; the observer is told, moves the keys and values in its own time and
+calls `deliver`, whereupon the request joins the next step with a free slot as a decoding one. With `keep`, a request
+that has got its tokens stays `HELD`, its prompt in the cache, until `let_go`.
+
 Not promised: preemption. A request starts only when the cache has room for its whole length, so none is ever needed.
 """
 
@@ -30,8 +36,11 @@ class RequestState(Enum):
     """Where a request is."""
 
     WAITING = auto()
+    RECEIVING = auto()  # a place in the cache, no keys and values yet
+    RECEIVED = auto()  # those are there, no slot yet
     PREFILLING = auto()
     DECODING = auto()
+    HELD = auto()  # all tokens out, the prompt kept in the cache for somebody else
     FINISHED = auto()
     ABORTED = auto()
 
@@ -44,6 +53,8 @@ class BatchRequest:
     prompt_tokens: int
     output_tokens: int
     arrived_seconds: float
+    remote: bool = False  # the prompt is computed elsewhere
+    keep: bool = False  # hold the prompt at the end
     state: RequestState = RequestState.WAITING
     scheduled_seconds: float = 0.0
     first_token_seconds: float = 0.0
@@ -65,7 +76,11 @@ class BatchObserver:
     """What a batch reports while it advances. Every method may be overridden; none may call back into the batch."""
 
     def steps(self, duration_seconds: float, count: int, decoding: int, prefill_tokens: int) -> None:
-        """`count` equal steps ended, each giving one token to `decoding` requests and prefilling `prefill_tokens`."""
+        """`count` equal steps ended, each giving one token to `decoding` requests and prefilling `prefill_tokens` (of a
+        remote prompt its last token, which makes the first one of the answer)."""
+
+    def receiving(self, request: BatchRequest, at_seconds: float) -> None:
+        """A remote request has a place in the cache: its keys and values may come."""
 
     def scheduled(self, request: BatchRequest, at_seconds: float) -> None:
         """A request leaves the queue; its prefill starts."""
@@ -74,7 +89,7 @@ class BatchObserver:
         """The prompt of a request is complete and its first token is there."""
 
     def finished(self, request: BatchRequest, at_seconds: float) -> None:
-        """A request got its last token."""
+        """A request got its last token. What is kept is held from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +116,9 @@ class ContinuousBatch:
         self.limits = limits
         self._observer = observer or BatchObserver()
         self._waiting: deque[BatchRequest] = deque()
+        self._receiving = 0
+        self._received: deque[BatchRequest] = deque()
+        self._held = 0
         self._prefilling: deque[BatchRequest] = deque()
         self._due: list[tuple[int, int, BatchRequest]] = []  # heap: decode step, tie-break, request
         self._order = 0
@@ -124,8 +142,23 @@ class ContinuousBatch:
 
     @property
     def waiting(self) -> int:
-        """Requests that have not been started."""
-        return len(self._waiting)
+        """Requests that have not been started, whatever they wait for."""
+        return len(self._waiting) + self._receiving + len(self._received)
+
+    @property
+    def receiving(self) -> int:
+        """Of the waiting: those with a place in the cache whose keys and values are on their way."""
+        return self._receiving
+
+    @property
+    def received(self) -> int:
+        """Of the waiting: those with their keys and values, and no slot."""
+        return len(self._received)
+
+    @property
+    def held(self) -> int:
+        """Requests that have ended and whose prompt is kept."""
+        return self._held
 
     @property
     def kv_tokens(self) -> int:
@@ -136,24 +169,58 @@ class ContinuousBatch:
         """Whether a request of this length can ever run here."""
         return prompt_tokens + output_tokens <= self.limits.kv_cache_tokens
 
-    def submit(self, key: object, prompt_tokens: int, output_tokens: int, now: float) -> BatchRequest:
+    def submit(
+        self,
+        key: object,
+        prompt_tokens: int,
+        output_tokens: int,
+        now: float,
+        *,
+        remote: bool = False,
+        keep: bool = False,
+    ) -> BatchRequest:
         """Queue a request. The caller has advanced to `now`. Raises ValueError for a length that can never run."""
         if prompt_tokens < 1 or output_tokens < 1:
             raise ValueError("a request needs at least one prompt token and one output token")
         if not self.fits(prompt_tokens, output_tokens):
             raise ValueError(f"a request of {prompt_tokens + output_tokens} tokens does not fit the cache")
-        request = BatchRequest(key, prompt_tokens, output_tokens, now)
+        request = BatchRequest(key, prompt_tokens, output_tokens, now, remote, keep)
         self._waiting.append(request)
         if self.running < self.limits.max_num_seqs:
             self._replan_after_step()
         self._now = max(self._now, now)
         return request
 
+    def deliver(self, request: BatchRequest) -> None:
+        """The keys and values of a RECEIVING request are there; no effect on one that is not RECEIVING any more."""
+        if request.state is RequestState.RECEIVING:
+            self._receiving -= 1
+            self._received.append(request)
+            request.state = RequestState.RECEIVED
+            self._replan_after_step()
+
+    def let_go(self, request: BatchRequest) -> None:
+        """Free what a HELD request keeps; no effect on another one."""
+        if request.state is RequestState.HELD:
+            self._held -= 1
+            self._release(request)
+            request.state = RequestState.FINISHED
+            self._replan_after_step()
+
     def abort(self, request: BatchRequest) -> None:
         """Take a request out, wherever it is; no effect on one that has ended."""
         match request.state:
             case RequestState.WAITING:
                 self._waiting.remove(request)
+            case RequestState.RECEIVING:
+                self._receiving -= 1
+                self._release(request)
+            case RequestState.RECEIVED:
+                self._received.remove(request)
+                self._release(request)
+            case RequestState.HELD:
+                self._held -= 1
+                self._release(request)
             case RequestState.PREFILLING:
                 self._prefilling.remove(request)
                 self._release(request)
@@ -208,22 +275,45 @@ class ContinuousBatch:
         if not decoding and not chunks:
             # Idle until now: the step starts with the arrival, not where the last one ended.
             self._start = max(self._start, self._now)
-        while budget > 0 and self._waiting and self._admissible(self._waiting[0]):
-            request = self._waiting.popleft()
-            request.state = RequestState.PREFILLING
-            request.scheduled_seconds = self._start
-            self._reserved_tokens += request.prompt_tokens + request.output_tokens
-            self._prefilling.append(request)
-            self._observer.scheduled(request, self._start)
-            take = min(budget, request.prompt_tokens)
+        while budget > 0 and (request := self._admit()) is not None:
+            take = min(budget, request.prompt_tokens - request.prefilled_tokens)
             chunks.append((request, take))
             budget -= take
         if not decoding and not chunks:
             return
         self._chunks = chunks
-        self._duration = self.service.step_seconds(decoding, sum(take for _, take in chunks))
+        # The last token of a prompt that came from elsewhere is computed as any decoded token is.
+        joining = sum(request.remote for request, _ in chunks)
+        prefill_tokens = sum(take for request, take in chunks if not request.remote)
+        self._duration = self.service.step_seconds(decoding + joining, prefill_tokens)
         self._run = 1 if chunks else max(1, self._next_due() - self._step_number)
         self._planned = True
+
+    def _admit(self) -> BatchRequest | None:
+        """The next request that starts now, if there is room for one. Remote ones that have waited for room move on to
+        RECEIVING on the way, and those that have their keys and values go first."""
+        if self._received and self.running < self.limits.max_num_seqs:
+            request = self._received.popleft()
+            self._begin(request)
+            return request
+        while self._waiting and self._admissible(self._waiting[0]):
+            request = self._waiting.popleft()
+            self._reserved_tokens += request.prompt_tokens + request.output_tokens
+            if not request.remote:
+                self._begin(request)
+                return request
+            request.state = RequestState.RECEIVING
+            request.prefilled_tokens = request.prompt_tokens - 1
+            self._prompt_tokens_held += request.prefilled_tokens
+            self._receiving += 1
+            self._observer.receiving(request, self._start)
+        return None
+
+    def _begin(self, request: BatchRequest) -> None:
+        request.state = RequestState.PREFILLING
+        request.scheduled_seconds = self._start
+        self._prefilling.append(request)
+        self._observer.scheduled(request, self._start)
 
     def _admissible(self, request: BatchRequest) -> bool:
         length = request.prompt_tokens + request.output_tokens
@@ -271,8 +361,12 @@ class ContinuousBatch:
         progress.append(Progress(request, tokens, finished, self._start))
         if finished:
             self._leave_decoding(request)
-            self._release(request)
-            request.state = RequestState.FINISHED
+            if request.keep:
+                self._held += 1
+                request.state = RequestState.HELD
+            else:
+                self._release(request)
+                request.state = RequestState.FINISHED
             self._observer.finished(request, self._start)
             return
         last = request.born_step + request.output_tokens - 1

@@ -1,4 +1,4 @@
-"""Objects of the embedded operator have the shape of the contract."""
+"""A Pod as its kubelet and its router see it."""
 
 from __future__ import annotations
 
@@ -6,62 +6,63 @@ from typing import Any
 
 import pytest
 
-from controller.embedded.contract import read_deployment
-from controller.embedded.deployment_status import RoleCounts, deployment_status
-from controller.embedded.pods import PodFacts, pod_object, pod_status, router_members
-from controller.embedded.retirement import Retirement, RetirementState
+from controller.embedded.pods import PodFacts, pod_status, read_pod, router_members, router_pod, router_status
+from controller.embedded.pre_stop import PreStop
+from tests.embedded.pods import GAUGES, PORT, pod
 
-DEPLOYMENT: dict[str, Any] = {
-    "metadata": {"name": "chat", "namespace": "team-a", "uid": "u-1", "generation": 7},
-    "spec": {
-        "model": {"name": "Qwen/Qwen3-8B"},
-        "engine": {"name": "vLLM", "version": "0.32.0"},
-        "roles": [
-            {"name": "server", "kind": "Server", "replicas": 3, "extraArgs": ["--max-num-seqs", "64", "--x=1", "--on"]},
-            {"name": "spare", "ports": [{"port": 9000}, {"port": 9001}], "replicas": None},
-        ],
-    },
-}
-SPEC = read_deployment(DEPLOYMENT)
 FACTS = PodFacts(100.0, "127.1.2.3", 101.0, True, 177.0, 0)
 
 
-def test_a_deployment_is_read_with_its_defaults() -> None:
-    server, spare = SPEC.roles
-    assert (SPEC.model_name, SPEC.generation, SPEC.image) == ("Qwen/Qwen3-8B", 7, "embedded/vllm:0.32.0")
-    assert (server.replicas, server.port) == (3, 8000)
-    assert server.flags == {"max-num-seqs": "64", "x": "1", "on": ""}
-    assert (spare.kind, spare.replicas, spare.port) == ("Server", 1, 9000)
+def stored(**changes: Any) -> dict[str, Any]:
+    made = pod(**changes)
+    made["metadata"]["uid"] = "p-1"
+    return made
 
 
-def test_a_pod_carries_the_labels_annotations_owner_and_port_of_the_contract() -> None:
-    pod = pod_object(SPEC, SPEC.roles[0], 2)
-    metadata = pod["metadata"]
-    assert metadata["name"] == "chat-server-2"
-    assert metadata["labels"] == {
-        "app.kubernetes.io/name": "model-deployment",
-        "app.kubernetes.io/instance": "chat",
-        "app.kubernetes.io/component": "server",
-        "modeldeployment.gpustack.ai/role-kind": "server",
-        "modeldeployment.gpustack.ai/pod-ordinal": "2",
-        "modeldeployment.gpustack.ai/member-index": "0",
-    }
-    assert metadata["annotations"] == {
-        "prometheus.io/scrape": "true",
-        "prometheus.io/path": "/metrics",
-        "prometheus.io/port": "8000",
-        "prometheus.io/scheme": "http",
-    }
-    (owner,) = metadata["ownerReferences"]
-    assert (owner["apiVersion"], owner["kind"], owner["uid"], owner["controller"]) == (
-        "worker.gpustack.ai/v1alpha1",
-        "ModelDeployment",
-        "u-1",
-        True,
-    )
-    (container,) = pod["spec"]["containers"]
-    assert container["name"] == "main"
-    assert container["ports"] == [{"name": "http", "containerPort": 8000, "protocol": "TCP"}]
+def test_a_pod_is_read_with_its_command_line_probes_and_hook() -> None:
+    seen = read_pod(stored())
+    assert (seen.name, seen.uid, seen.role, seen.kind, seen.port) == ("chat-server-0", "p-1", "server", "server", PORT)
+    assert seen.flags == {"served-model-name": "m", "port": str(PORT), "max-num-seqs": "4"}
+    assert (seen.unready_after_seconds, seen.restart_after_seconds) == (30.0, 60.0)
+    assert seen.pre_stop == PreStop(25.0, PORT, "/metrics", GAUGES)
+    assert (seen.grace_seconds, seen.deleting) == (30.0, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        pytest.param({"annotations": {}}, "port", None, id="without the annotation it has no server"),
+        pytest.param(
+            {"annotations": {"prometheus.io/scrape": "true"}}, "port", PORT, id="the declared port stands in for one"
+        ),
+        pytest.param(
+            {"annotations": {"prometheus.io/scrape": "true"}, "container": {"ports": []}}, "port", 8000,
+            id="and the contract's where none is declared",
+        ),
+        pytest.param({"container": {"readinessProbe": {}}}, "unready_after_seconds", None, id="not probed"),
+        pytest.param(
+            {"container": {"livenessProbe": {"periodSeconds": 5}}}, "restart_after_seconds", 15.0, id="three failures"
+        ),
+        pytest.param({"container": {"lifecycle": {}}}, "pre_stop", None, id="no hook"),
+        pytest.param(
+            {"container": {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}}, "pre_stop", PreStop(5.0), id="a sleep"
+        ),
+        pytest.param(
+            {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 7}},
+            "grace_seconds", 7.0, id="the grace of the deletion counts, not the spec's",
+        ),
+        pytest.param({"spec": {"terminationGracePeriodSeconds": None}}, "grace_seconds", 30.0, id="the default grace"),
+    ],
+)  # fmt: skip
+def test_what_is_read_of_a_pod(changes: dict[str, Any], field: str, value: object) -> None:
+    made = stored(**changes)
+    made["spec"] = {name: member for name, member in made["spec"].items() if member is not None}
+    assert getattr(read_pod(made), field) == value
+
+
+def test_a_flag_with_an_equals_sign_and_one_without_value() -> None:
+    line = ["serve", "m", "--x=1", "--on", "--max_num_seqs", "8", "--max-num-seqs", "9"]
+    assert read_pod(stored(container={"args": line})).flags == {"x": "1", "on": "", "max-num-seqs": "9"}
 
 
 @pytest.mark.parametrize(
@@ -76,90 +77,49 @@ def test_a_pod_carries_the_labels_annotations_owner_and_port_of_the_contract() -
     ],
 )
 def test_the_status_of_a_pod(facts: PodFacts, phase: str, ready: str, state: str) -> None:
-    status = pod_status("u", "image", facts)
+    status = pod_status(read_pod(stored()), facts)
     conditions = {condition["type"]: condition for condition in status["conditions"]}
     (container,) = status["containerStatuses"]
     assert status["phase"] == phase
     assert conditions["PodScheduled"]["status"] == "True"
     assert conditions["PodScheduled"]["lastTransitionTime"] == "1970-01-01T00:01:40Z"
     assert conditions["Ready"]["status"] == ready
-    assert container["ready"] is (ready == "True")
+    assert (container["name"], container["ready"]) == ("main", ready == "True")
     assert list(container["state"]) == [state]
-    assert container["containerID"] == f"embedded://u-{facts.restart_count}"
+    assert container["containerID"] == f"embedded://p-1-{facts.restart_count}"
     assert status.get("podIP") == (facts.address or None)
 
 
-def pod(**changes: Any) -> dict[str, Any]:
-    made = pod_object(SPEC, SPEC.roles[0], 0)
-    made["metadata"] |= {"uid": "p-1"}
-    made["metadata"]["labels"]["modeldeployment.gpustack.ai/endpoint-eligible"] = changes.get("eligible", "true")
-    made["metadata"] |= changes.get("metadata", {})
-    made["status"] = pod_status("p-1", "image", changes.get("facts", FACTS))
+def routable(facts: PodFacts = FACTS, **changes: Any) -> dict[str, Any]:
+    made = stored(**changes)
+    made["status"] = pod_status(read_pod(made), facts)
     return made
 
 
 @pytest.mark.parametrize(
     ("subject", "routed"),
     [
-        pytest.param(pod(), True, id="eligible and ready"),
-        pytest.param(pod(eligible="false"), False, id="not eligible"),
-        pytest.param(pod(facts=PodFacts(1.0, "127.1.2.3", 1.0, False, 1.0, 0)), False, id="not ready"),
-        pytest.param(pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), False, id="being deleted"),
-        pytest.param(pod(metadata={"annotations": None}), False, id="without a port"),
+        pytest.param(routable(), True, id="eligible and ready"),
+        pytest.param(
+            routable(labels={"modeldeployment.gpustack.ai/endpoint-eligible": "false"}), False, id="not eligible"
+        ),
+        pytest.param(routable(PodFacts(1.0, "127.1.2.3", 1.0, False, 1.0, 0)), False, id="not ready"),
+        pytest.param(routable(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), False, id="being deleted"),
+        pytest.param(routable(annotations={}), False, id="without a port"),
     ],
 )
 def test_which_pods_a_router_may_use(subject: dict[str, Any], routed: bool) -> None:
     assert [(member.uid, member.url) for member in router_members([subject])] == (
-        [("p-1", "http://127.1.2.3:8000")] if routed else []
+        [("p-1", f"http://127.1.2.3:{PORT}")] if routed else []
     )
 
 
-@pytest.mark.parametrize(
-    ("server", "phase", "quota"),
-    [
-        pytest.param(RoleCounts(3, 3, 3), "Ready", "True", id="all ready"),
-        pytest.param(RoleCounts(3, 2, 2), "Degraded", "True", id="one is starting"),
-        pytest.param(RoleCounts(2, 2, 2), "Degraded", "False", id="one has no quota"),
-        pytest.param(RoleCounts(3, 0, 0), "Starting", "True", id="none is ready yet"),
-    ],
-)
-def test_the_status_of_a_deployment(server: RoleCounts, phase: str, quota: str) -> None:
-    none = RoleCounts(1, 0, 0) if phase == "Starting" else RoleCounts(1, 1, 1)
-    counts = {"server": server, "spare": none}
-    status = deployment_status(SPEC, counts, None, endpoint="http://r", previous={}, now=60.0)
-    conditions = {condition["type"]: condition for condition in status["conditions"]}
-    assert status["phase"] == phase
-    assert conditions["QuotaReserved"]["status"] == quota
-    assert status["retirement"] is None
-    assert status["roles"][0] == {
-        "name": "server",
-        "kind": "Server",
-        "desired": 3,
-        "ready": server.ready,
-        "quotaReserved": server.admitted,
-        "unmanaged": False,
-        "endpoints": {"eligible": server.eligible, "serving": {"state": "NotConfigured"}},
-    }
-
-
-def test_conditions_keep_the_time_of_their_last_change_and_a_retirement_is_shown() -> None:
-    counts = {"server": RoleCounts(3, 3, 3), "spare": RoleCounts(1, 1, 1)}
-    first = deployment_status(SPEC, counts, None, endpoint="", previous={}, now=60.0)
-    retirement = Retirement("server", 2, "p-2", 7, 120.0, 130.0, RetirementState.DRAINING, "2 in flight")
-    less = counts | {"server": RoleCounts(3, 2, 2)}
-    second = deployment_status(SPEC, less, retirement, endpoint="", previous=first, now=180.0)
-    times = {condition["type"]: condition["lastTransitionTime"] for condition in second["conditions"]}
-    assert times["QuotaReserved"] == "1970-01-01T00:01:00Z"
-    assert times["RoleKindsReady"] == "1970-01-01T00:03:00Z"
-    assert second["retirement"] == {
-        "roleName": "server",
-        "replicaOrdinal": 2,
-        "observedGeneration": 7,
-        "targetMemberUIDs": ["p-2"],
-        "targetWorkloadUID": "",
-        "state": "Draining",
-        "reason": "2 in flight",
-        "startedAt": "1970-01-01T00:02:00Z",
-        "deadline": "1970-01-01T00:07:00Z",
-        "phaseStartedAt": "1970-01-01T00:02:10Z",
-    }
+def test_a_router_is_a_pod_of_the_deployment_and_no_member_of_a_role() -> None:
+    made = router_pod("demo", "chat", "llm-d-router", 8081)
+    labels = made["metadata"]["labels"]
+    assert labels["modeldeployment.gpustack.ai/router"] == "llm-d-router"
+    assert labels["app.kubernetes.io/instance"] == "chat"
+    assert "app.kubernetes.io/component" not in labels
+    assert made["spec"]["nodeName"] != "embedded"
+    made["metadata"]["uid"] = "r"
+    assert router_members([made | {"status": router_status("127.0.0.1", 1.0)}]) == []

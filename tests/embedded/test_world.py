@@ -1,4 +1,4 @@
-"""The whole embedded world, with a stand-in for the controller that writes the counts a test asks for."""
+"""The whole embedded world with the controller of standalone mode in it; the counts are those that a test asks for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,10 +18,11 @@ from controller.api import MODEL_DEPLOYMENT_SCALERS, model_deployment_crd, scale
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.contract import MODEL_DEPLOYMENTS
 from controller.embedded.engine import EngineServer
-from controller.embedded.world import World, WorldConfig
-from controller.foundation import OperationFailed, ScaledClock
+from controller.embedded.world import World, WorldConfig, WorldRole
+from controller.foundation import OperationFailed, ScaledClock, wall_now
 from controller.plant import RequestTrace
 from tests.embedded.conftest import SERVICE
+from tests.embedded.standalone import Standalone
 
 SCALER: dict[str, Any] = {
     "apiVersion": "worker.gpustack.ai/v1alpha1",
@@ -43,14 +44,14 @@ def trace(count: int = 240, spacing: float = 0.5) -> RequestTrace:
 
 CONFIG = WorldConfig(
     trace=trace(),
-    service=SERVICE,
+    roles=[WorldRole(SERVICE, max_num_seqs=4)],
     crds=[scaler_crd(), model_deployment_crd()],
     objects=[SCALER],
     model_name="m",
-    max_num_seqs=4,
     startup_seconds=5.0,
     frame_tokens=8,
     engine_port=18003,
+    router_port=18103,
 )
 
 
@@ -64,16 +65,27 @@ async def scale(world: World, replicas: int) -> None:
 
 
 @pytest.fixture
-async def world(clock: ScaledClock) -> AsyncIterator[World]:
+def clock() -> ScaledClock:
+    """Slower than elsewhere: the budgets of a retirement have to be whole seconds on a loaded machine too."""
+    return ScaledClock(wall_now(), 30.0)
+
+
+@pytest.fixture
+async def world(clock: ScaledClock, tmp_path: Path) -> AsyncIterator[World]:
+    """A world whose first replica serves."""
     world = World(CONFIG, clock)
+    await world.start()
+    controller = Standalone(world.write_kubeconfig(tmp_path / "kubeconfig"), clock, "demo")
+    await controller.start()
+    await world.wait_ready()
     yield world
+    await controller.kill()
     await world.stop()
 
 
 async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock: ScaledClock, tmp_path: Path) -> None:
-    await world.start()
     before = world.snapshot()
-    assert (before.ready_replicas, before.requests, before.ttft_p50_seconds) == (1, 0, None)
+    assert (before.replicas["server"].ready, before.requests, before.ttft_p50_seconds) == (1, 0, None)
     assert before.t_seconds < 0
     assert world.api.get(MODEL_DEPLOYMENT_SCALERS, "chat", "demo") is not None
     kubeconfig = yaml.safe_load(world.write_kubeconfig(tmp_path / "kubeconfig").read_text())
@@ -82,7 +94,7 @@ async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock
     run = asyncio.create_task(world.run())
     await asyncio.sleep(0)
     await scale(world, 3)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(20):
         while 3 not in world.results().series.ready_replicas:
             await clock.sleep(0.5)
     during = world.snapshot()
@@ -95,8 +107,15 @@ async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock
     assert (results.requests, results.completed, results.lost, results.abandoned) == (240, 240, 0, 0)
     assert results.tokens == 240 * 140
     assert results.loss_reasons == ()
-    assert (results.max_ready_replicas, results.max_desired_replicas) == (3, 3)
+    server = results.roles["server"]
+    assert (server.max_ready_replicas, server.max_desired_replicas, server.replica_changes) == (3, 3, 2)
     assert results.replica_changes == 2
+    assert results.cut_requests == 0
+    assert results.retirements is not None
+    assert (results.retirements.admitted, results.retirements.aborted) == (2, 0)
+    assert results.writers is not None
+    assert results.writers.effective_writers == 0  # no scaler wrote; the test did
+    assert [write.after["server"] for write in results.writers.foreign] == [3, 1]
     assert results.duration_seconds >= 119.5
     # At least one replica all the time, three at most, and as Ready as they were declared except for the start-up.
     assert results.duration_seconds * 0.99 <= results.ready_replica_seconds <= 3 * results.duration_seconds
@@ -106,7 +125,8 @@ async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock
     assert ttft.p99 is not None
     assert 0 < ttft.p50 <= ttft.p95 <= ttft.p99
     series = results.series
-    lengths = {len(getattr(series, name)) for name in series.__slots__ if name != "interval_seconds"}
+    plain = set(series.__slots__) - {"interval_seconds", "replicas"}
+    lengths = {len(getattr(series, name)) for name in plain} | {len(series.replicas["server"])}
     assert len(lengths) == 1
     assert series.t_seconds[:3] == [0, 10, 20]
     assert sum(series.requests) == 240
@@ -115,51 +135,61 @@ async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock
     assert all(value is None or math.isfinite(value) for value in series.ttft_p50_seconds)
 
 
-async def test_a_port_that_is_taken_everywhere_gives_the_replicas_the_next_one(clock: ScaledClock) -> None:
-    with socket.socket() as everywhere:
-        everywhere.bind(("0.0.0.0", 0))
-        everywhere.listen()
-        taken = everywhere.getsockname()[1]
-        world = World(replace(CONFIG, engine_port=taken), clock)
+async def test_ports_that_are_taken_everywhere_give_replicas_and_router_the_next_ones(
+    clock: ScaledClock, tmp_path: Path
+) -> None:
+    with socket.socket() as everywhere, socket.socket() as another:
+        for listener in (everywhere, another):
+            listener.bind(("0.0.0.0", 0))
+            listener.listen()
+        engines, routers = everywhere.getsockname()[1], another.getsockname()[1]
+        world = World(replace(CONFIG, engine_port=engines, router_port=routers), clock)
+        controller = Standalone(tmp_path / "kubeconfig", clock, "demo")
         try:
             await world.start()
-            (engine,) = world.actuator.engines
-            assert taken < engine.port <= taken + 15
+            world.write_kubeconfig(tmp_path / "kubeconfig")
+            await controller.start()
+            await world.wait_ready()
+            (engine,) = (cast("EngineServer", container) for container in world.kubelet.containers.values())
+            assert engines < engine.port <= engines + 15
+            assert routers < int(world.router.url.rpartition(":")[2]) <= routers + 15
             deployment = world.api.get(MODEL_DEPLOYMENTS, "chat", "demo")
             assert deployment is not None
             assert deployment["spec"]["roles"][0]["ports"][0]["port"] == engine.port
+            # The controller finds the router by its Pod, whatever its port, or no retirement would ever go on.
+            await scale(world, 2)
+            async with asyncio.timeout(20):
+                while world.census.now.total.ready != 2:
+                    await clock.sleep(0.5)
+                await scale(world, 1)
+                while world.census.now.total.created != 1:
+                    await clock.sleep(0.5)
         finally:
+            await controller.kill()
             await world.stop()
 
 
-async def test_a_world_whose_first_replica_never_becomes_ready_says_so(
-    clock: ScaledClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def never(self: EngineServer) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(EngineServer, "_load_model", never)
+async def test_a_world_whose_first_replica_never_becomes_ready_says_so(clock: ScaledClock) -> None:
     world = World(CONFIG, clock)
     try:
+        await world.start()
         with pytest.raises(OperationFailed, match="not ready in time"):
-            await world.start()
+            await world.wait_ready()
     finally:
         await world.stop()
 
 
-async def test_a_run_ends_with_the_failure_of_the_operator(world: World) -> None:
-    await world.start()
+async def test_a_run_ends_with_the_failure_of_the_kubelet(world: World) -> None:
     run = asyncio.create_task(world.run())
     await asyncio.sleep(0)
-    world.actuator.failure.set_exception(OperationFailed("no address"))
+    world.kubelet.failure.set_exception(OperationFailed("no address"))
     with pytest.raises(OperationFailed, match="no address"):
         await run
 
 
 async def test_a_cancelled_run_abandons_its_requests_and_still_has_results(world: World, clock: ScaledClock) -> None:
-    await world.start()
     run = asyncio.create_task(world.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while world.snapshot().completed < 5:
             await clock.sleep(0.5)
     run.cancel()
@@ -170,7 +200,7 @@ async def test_a_cancelled_run_abandons_its_requests_and_still_has_results(world
     assert results.requests == results.completed + results.abandoned < 240
 
 
-async def test_results_before_a_run_and_an_operator_before_the_start_are_clear_errors(clock: ScaledClock) -> None:
+async def test_results_before_a_run_and_a_snapshot_before_the_start_are_clear_errors(clock: ScaledClock) -> None:
     world = World(CONFIG, clock)
     with pytest.raises(OperationFailed, match="has not run"):
         world.results()

@@ -24,6 +24,7 @@ from controller.embedded.apiserver.negotiation import Accepted, Form, negotiate,
 from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.patch_json import apply_json_patch
 from controller.embedded.apiserver.patch_merge import apply_merge_patch, apply_strategic_patch
+from controller.embedded.apiserver.pod_binding import bind_pod
 from controller.embedded.apiserver.pruning import duplicate_members
 from controller.embedded.apiserver.rbac import User
 from controller.embedded.apiserver.reading import read_as
@@ -85,6 +86,8 @@ class ResourceHandler:
             body = read_body(request.headers.get("Content-Type", ""), await _read(request))
             made = issue_token(body, info.namespace, info.name, self.access)
             return _respond(request, orjson.dumps(made), Accepted(), 201)
+        if served.type.resource == _PODS and info.subresource == "binding" and request.method == "POST":
+            return await self._bind(request, Target(served, info.namespace, info.name, "", user))
         if info.subresource and (info.subresource != "status" or not served.status):
             raise errors.not_found(served.type.resource, info.name) if served.type.custom else errors.no_such_path()
         namespace = info.namespace if served.type.namespaced else ""
@@ -99,6 +102,11 @@ class ResourceHandler:
         if not response.prepared:
             response.headers.add("Warning", warning_header(served.deprecation))
         return response
+
+    async def _bind(self, request: web.BaseRequest, target: Target) -> web.Response:
+        options = WriteOptions.parse(request.query, request.headers.get("User-Agent", ""), "create")
+        body = read_body(request.headers.get("Content-Type", ""), await _read(request))
+        return _respond(request, orjson.dumps(bind_pod(self.operations, target, body, options)), Accepted(), 201)
 
     async def _dispatch(
         self, request: web.BaseRequest, info: RequestInfo, target: Target, actions: Sequence[Action]
@@ -341,6 +349,7 @@ class ResourceHandler:
 
 
 _META_VERSION = "meta.k8s.io/v1"
+_PODS = errors.GroupResource("", "pods")
 
 
 def _list_item(stored: Stored, served: ServedVersion) -> bytes:

@@ -10,12 +10,17 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
-from controller.embedded.engine import exposition
-from controller.embedded.engine.exposition import Page, format_value, template
-from controller.embedded.engine.metrics import EngineMetrics
+from controller.embedded.engine import EngineConfig, EngineKind, exposition
+from controller.embedded.engine.counters import Gauges
+from controller.embedded.engine.exposition import Page, Template, format_value
+from controller.embedded.engine.vllm import VllmPage, vllm_template
 from controller.plant import BatchLimits, ContinuousBatch, ServiceTime
 
 CAPTURE = gzip.decompress((Path(exposition.__file__).parent / "data" / "vllm-v0.32-idle.txt.gz").read_bytes()).decode()
+
+
+def template(model: str, max_model_len: int, kv_cache_tokens: int) -> Template:
+    return vllm_template(EngineKind.SERVER, model, max_model_len, kv_cache_tokens)
 
 
 def parsed(text: str) -> dict[str, Metric]:
@@ -59,11 +64,11 @@ def test_a_model_name_may_hold_anything() -> None:
 )
 def test_bounds_of_token_counts_go_up_to_the_models_length(max_model_len: int, last: float) -> None:
     made = template("m", max_model_len, 100_000)
-    bounds = made.bounds("vllm:request_prompt_tokens")
+    bounds, _ = made.bounds("vllm:request_prompt_tokens")
     assert bounds[:4] == (1, 2, 5, 10)
     assert bounds[-2:] == (last, float("inf"))
-    assert made.bounds("vllm:request_params_n")[-2] == 20  # the same series, but not cut at the length
-    assert made.bounds("vllm:iteration_tokens_total")[-2] == 16384
+    assert made.bounds("vllm:request_params_n")[0][-2] == 20  # the same series, but not cut at the length
+    assert made.bounds("vllm:iteration_tokens_total")[0][-2] == 16384
 
 
 def test_the_cache_size_is_stated_in_the_info_series() -> None:
@@ -104,11 +109,12 @@ def test_numbers_are_written_as_the_python_client_writes_them(value: float) -> N
 
 
 def test_counters_move_when_those_of_a_real_engine_do() -> None:
-    metrics = EngineMetrics(template("m", 4096, 100_000), 0.0)
-    batch = ContinuousBatch(ServiceTime(1000.0, (1, 8), (0.010, 0.010)), BatchLimits(8, frame_tokens=100), metrics)
+    service = ServiceTime(1000.0, (1, 8), (0.010, 0.010))
+    metrics = VllmPage(EngineConfig("m", service, max_model_len=4096), 0.0)
+    batch = ContinuousBatch(service, BatchLimits(8, frame_tokens=100), metrics.rank(0))
 
     def read() -> dict[str, float]:
-        body = metrics.render(running=batch.running, waiting=batch.waiting, kv_usage=0.5)
+        body = metrics.render([Gauges(running=batch.running, queued=batch.waiting)])
         return {
             sample.name
             + "".join(sample.labels.get(label, "") for label in ("le", "source", "finished_reason")): sample.value

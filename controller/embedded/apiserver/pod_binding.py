@@ -1,0 +1,54 @@
+"""`pods/NAME/binding`: how a scheduler gives a Pod its node.
+
+Nothing else may: a node's name is fixed once it is set. The node itself need not exist, as on a real server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.embedded.apiserver import errors
+from controller.embedded.apiserver.errors import Cause, GroupResource, Object
+from controller.embedded.apiserver.operations import Operations
+from controller.embedded.apiserver.requests import WriteOptions
+from controller.embedded.apiserver.targets import Target
+from controller.foundation import format_time
+
+_BINDINGS = GroupResource("", "bindings")
+_POD_BINDINGS = GroupResource("", "pods/binding")
+
+
+def bind_pod(operations: Operations, target: Target, body: Any, options: WriteOptions) -> Object:
+    """Give the Pod its node; the answer is a Status. Raises ApiError 404, 409 (it has one, or is leaving) and 422."""
+    binding: Object = body if isinstance(body, dict) else {}
+    aim = binding.get("target")
+    kind, node = (aim.get("kind") or "", aim.get("name") or "") if isinstance(aim, dict) else ("", "")
+    causes = []
+    if kind not in ("", "Node"):
+        text = f'Unsupported value: {errors.shown(kind)}: supported values: "Node", ""'
+        causes.append(Cause("target.kind", "FieldValueNotSupported", text))
+    if not node:
+        causes.append(Cause("target.name", "FieldValueRequired", "Required value"))
+    if causes:
+        raise errors.invalid(_BINDINGS, target.name, causes)
+    stored = operations.store.of(target.served).get(target.key)
+    if stored is None:
+        raise target.not_found()
+    pod = target.served.view(stored.copy())
+    spec = pod.setdefault("spec", {})
+    if pod["metadata"].get("deletionTimestamp"):
+        text = f"pod {target.name} is being deleted, cannot be assigned to a host"
+        raise errors.conflict(_POD_BINDINGS, target.name, text)
+    if spec.get("nodeName"):
+        text = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
+        raise errors.conflict(_POD_BINDINGS, target.name, text)
+    spec["nodeName"] = node
+    status = pod.setdefault("status", {})
+    now = format_time(operations.now(target.served))
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    others = [condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"]
+    status["conditions"] = [*others, scheduled]
+    pod["metadata"].pop("managedFields", None)
+    if not options.dry_run:
+        operations.replace_now(target, pod, options)
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
