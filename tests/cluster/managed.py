@@ -69,7 +69,8 @@ class Standalone(World):
     async def start(self) -> None:
         for node in (self.node, _ROUTER_NODE):
             await self._beat(node)
-        await super().start()
+        self._followers = [asyncio.create_task(self._follow(kind)) for kind in self.kinds]
+        self._followers.append(asyncio.create_task(self._operate()))
         await LoopbackAddresses().listen(self.router, 8080)
         membership = Membership(self._client, self.api.namespace, self.router)
         self._followers.append(asyncio.create_task(membership.run()))
