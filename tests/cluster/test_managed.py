@@ -61,7 +61,8 @@ async def test_clients_lose_nothing_while_the_count_goes_up_and_down(team: Stand
     totals = clients.totals
     assert totals.completed > 0
     assert (totals.lost, totals.rejected, team.kubelet.cut) == (0, 0, 0), clients.losses
-    assert {f"Retirement{state}" for state in (*WHOLE[:-1], "Completed")} <= team.event_reasons()
+    told = {f"Retirement{state}" for state in (*WHOLE[:-1], "Completed")}
+    await team.until(lambda: told <= team.event_reasons(), "events tell of every step")
 
 
 async def test_a_replica_with_a_stream_under_way_is_drained_and_given_back(team: Standalone):
@@ -80,7 +81,7 @@ async def test_a_replica_with_a_stream_under_way_is_drained_and_given_back(team:
     assert "Deleting" not in team.states()
     await answered
     assert clients.totals.completed == 2
-    assert "RetirementAdopted" in team.event_reasons()
+    await team.until(lambda: "RetirementAdopted" in team.event_reasons(), "an event tells")
 
 
 async def test_a_process_that_is_killed_in_a_retirement_is_followed_by_one_that_ends_it(team: Standalone):
@@ -100,7 +101,7 @@ async def test_a_process_that_is_killed_in_a_retirement_is_followed_by_one_that_
     assert team.uid("chat-server-0") == kept
     assert len({each["metadata"]["uid"] for each in team.history(PODS, "chat-server-1")}) == 1, "made once"
     assert (clients.totals.completed, clients.totals.lost, team.kubelet.cut) == (2, 0, 0)
-    assert "RetirementResumed" in team.event_reasons()
+    await team.until(lambda: "RetirementResumed" in team.event_reasons(), "an event tells")
     assert [state for state in team.states() if state != "-"] == WHOLE[:-1]
 
 
