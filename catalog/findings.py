@@ -22,7 +22,8 @@ MAX_UNKNOWN_NAMED: Final = 20
 
 
 E = TypeVar("E", bound=StrEnum)
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].{1,40})?")
+# A day, and what a tool writes after it.
+DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].{1,40})?")
 
 
 class TooManyFindings(Exception):
@@ -84,7 +85,7 @@ class Findings:
             return None
         return value
 
-    def optional_text(self, raw: Mapping[str, object], name: str, path: str, *, longest: int = 256) -> str | None:
+    def optional_text(self, raw: Mapping[str, object], name: str, path: str, *, longest: int = 512) -> str | None:
         """A string field that may be absent or null."""
         value = raw.get(name)
         return None if value is None else self.text(value, _join(path, name), longest=longest)
@@ -92,7 +93,7 @@ class Findings:
     def optional_date(self, raw: Mapping[str, object], path: str) -> str | None:
         """The field `date`, which may be absent: a text that starts with a day."""
         found = self.optional_text(raw, "date", path)
-        if found is not None and not _DATE.fullmatch(found):
+        if found is not None and not DATE.fullmatch(found):
             self.add(f"{path}.date", f"must start with a date such as 2026-01-21, found {describe(found)}")
             return None
         return found

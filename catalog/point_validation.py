@@ -12,7 +12,7 @@ from catalog.schema import Point, PointFlag, Workload
 from controller.foundation import describe
 
 MAX_POINTS: Final = 256
-MAX_QUANTILES: Final = 64
+MAX_QUANTILES: Final = 256
 # Ceilings that only a wrong unit reaches: ten million tokens/s from one replica, a day of latency.
 MAX_TOKENS_PER_SECOND: Final = 1e7
 MAX_MILLISECONDS: Final = 86_400_000.0
@@ -137,22 +137,20 @@ def _quantiles(raw: dict[str, object], name: str, path: str, f: Findings) -> Qua
     return tuple(ordered)
 
 
-def check_load_axis(point: Point, workload: Workload, path: str, f: Findings) -> None:
-    """Concurrency, throughput and latency must describe the same load (Little's law, loosely: medians for means)."""
+def load_axis_problem(point: Point, workload: Workload) -> str | None:
+    """Why concurrency, throughput and latency do not describe one load (Little's law, loosely: medians for means); None
+    where they may."""
     if point.requests is not None and point.requests < point.concurrency:
-        f.add(
-            f"{path}.concurrency",
-            f"load axis is incoherent: {point.requests} requests cannot keep {point.concurrency} in flight",
-        )
+        return f"load axis is incoherent: {point.requests} requests cannot keep {point.concurrency} in flight"
     first_token, per_token = value_at(point.ttft, 50), value_at(point.per_token, 50)
     if first_token is None or per_token is None:
-        return
+        return None
     output_tokens = workload.lengths[1]
     seconds = (first_token + per_token * max(output_tokens - 1, 0)) / 1000
     in_flight = point.output_tokens_per_second / output_tokens * seconds
-    if not LITTLE_BAND[0] <= in_flight / point.concurrency <= LITTLE_BAND[1]:
-        f.add(
-            f"{path}.concurrency",
-            f"load axis is incoherent: this throughput at these latencies keeps about {in_flight:.3g} requests in "
-            f"flight, not {point.concurrency}; check units (milliseconds, tokens/s of the whole replica)",
-        )
+    if LITTLE_BAND[0] <= in_flight / point.concurrency <= LITTLE_BAND[1]:
+        return None
+    return (
+        f"load axis is incoherent: this throughput at these latencies keeps about {in_flight:.3g} requests in "
+        f"flight, not {point.concurrency}; check units (milliseconds, tokens/s of the whole replica)"
+    )

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 # Ascending pairs of (quantile in percent, milliseconds).
 Quantiles = tuple[tuple[float, float], ...]
 
+_DECIMALS: Final = 6
 _KEY: Final = re.compile(r"p([0-9]{1,3}(?:\.[0-9]{1,6})?)")
 
 
@@ -36,7 +37,14 @@ def parse_quantile_key(key: str) -> float:
 
 def quantile_key(quantile: float) -> str:
     """50.0 → `p50`, 99.9 → `p99.9`."""
-    return f"p{quantile:g}"
+    return f"p{quantile:.{_DECIMALS}f}".rstrip("0").rstrip(".")
+
+
+def percent(digits: str) -> float | None:
+    """The quantile that `99.9` means in a tool's `p99.9`, to as many decimals as a catalog writes; None for what is no
+    quantile (guidellm's and others' `p999` is their own business)."""
+    value = round(float(digits), _DECIMALS)
+    return value if 0 < value <= 100 else None
 
 
 def read_quantile(measured: Quantiles, wanted: float) -> Reading | None:

@@ -24,7 +24,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -133,6 +133,7 @@ class RolePrior:
     declared: bool = False
     capacity: ResolvedCapacity | None = None
     mix: MixReport | None = None
+    observed_workload: str = ""  # mean lengths of the observed mix, as in 900/310; empty where they are unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +172,10 @@ def resolve_role(catalog: LoadedCatalog, request: RoleRequest) -> RolePrior:
     secrets = request.identity.secrets
     if not secrets:
         return prior
-    return RolePrior(
-        prior.role,
-        prior.reason,
-        without_secrets(prior.message, secrets),
-        prior.identity,
-        prior.declared,
-        prior.capacity,
-        prior.mix,
+    return replace(
+        prior,
+        message=without_secrets(prior.message, secrets),
+        identity=without_secrets(prior.identity, secrets),
     )
 
 
@@ -202,8 +199,22 @@ def _resolve(catalog: LoadedCatalog, request: RoleRequest, wanted: Identity, dec
     capacity = _measured(catalog, request, profile, point)
     if isinstance(fit, MixFit) and observed is not None and request.mode is PriorWorkload.OBSERVED:
         capacity = _converted(request, capacity, fit, observed) or capacity
-    message = _resolved_message(request.name, identity, capacity, mix)
-    return RolePrior(request.name, PriorReason.CATALOG_RESOLVED, message, str(identity), declared, capacity, mix)
+    return RolePrior(
+        role=request.name,
+        reason=PriorReason.CATALOG_RESOLVED,
+        message=_resolved_message(request.name, identity, capacity, mix),
+        identity=str(identity),
+        declared=declared,
+        capacity=capacity,
+        mix=mix,
+        observed_workload=_lengths(request.observed),
+    )
+
+
+def _lengths(observed: ObservedMix | None) -> str:
+    if observed is None or observed.mean_input_tokens is None or observed.mean_output_tokens is None:
+        return ""
+    return f"{observed.mean_input_tokens:.0f}/{observed.mean_output_tokens:.0f}"
 
 
 def _with_quantization(catalog: LoadedCatalog, wanted: Identity) -> Identity:

@@ -24,7 +24,7 @@ from catalog.identity import (
     check_parallel,
     parse_engine,
 )
-from catalog.point_validation import MAX_POINTS, check_load_axis, read_points
+from catalog.point_validation import MAX_POINTS, load_axis_problem, read_points
 from catalog.schema import (
     API_VERSION,
     KIND,
@@ -128,7 +128,9 @@ def _profile(value: object, path: str, f: Findings) -> Profile | None:
     source = _source(raw.get("source"), f"{path}.source", f)
     if workload is not None:
         for index, point in points:
-            check_load_axis(point, workload, f"{path}.points[{index}]", f)
+            problem = load_axis_problem(point, workload)
+            if problem is not None:
+                f.add(f"{path}.points[{index}].concurrency", problem)
     if len(f) > before or role is None or quantization is None or engine is None or parallel is None:
         return None
     if workload is None or model is None or not points:

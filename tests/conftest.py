@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import settings
+
+# An example that takes long on a busy machine is no failure.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def _to_stderr(*_: Any) -> Any:

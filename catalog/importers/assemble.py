@@ -94,7 +94,7 @@ def _by_workload(entries: list[LabelledMeasurement]) -> list[tuple[Workload, lis
         members = [entry for entry in loose if _near(entry.measurement.workload.lengths, seed)]
         loose = [entry for entry in loose if not _near(entry.measurement.workload.lengths, seed)]
         lengths = [entry.measurement.workload.lengths for entry in members]
-        middle = (round(median([i for i, _ in lengths])), round(median([o for _, o in lengths])))
+        middle = (max(1, round(median([i for i, _ in lengths]))), max(1, round(median([o for _, o in lengths]))))
         result.append((_workload(middle, members), members))
     return result
 

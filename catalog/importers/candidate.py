@@ -11,13 +11,16 @@ from typing import Final
 
 import msgspec
 
-from catalog.identity import Identity, Role
+from catalog.findings import DATE
+from catalog.identity import Identity, IdentityError, Role, check_model
 from catalog.importers import laws
 from catalog.importers.options import ColdTail, ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.rules import Refused, Rule
+from catalog.point_validation import load_axis_problem
 from catalog.quantiles import Quantiles
 from catalog.schema import Point, PointFlag, Source, Workload
+from controller.foundation import describe
 
 # Microseconds and thousandths of a token per second: below any repeatability, and short in a catalog.
 _DIGITS: Final = 3
@@ -120,23 +123,39 @@ def judge(row: Candidate, options: ImportOptions) -> Measurement:
         PartialIdentity.of(identity).check_against(options.identity)
     if identity.quantization is None:
         raise Refused(Rule.IDENTITY_MISSING, "the quantization is not stated: give it in --identity")
+    _check_names(identity.model, row.source.date)
+    point = Point(
+        concurrency=concurrency,
+        total_tokens_per_second=round(total, _DIGITS),
+        output_tokens_per_second=round(output, _DIGITS),
+        ttft=_rounded(row.ttft),
+        itl=_rounded(row.itl),
+        tpot=_rounded(row.tpot),
+        requests=None if row.completed is None else int(row.completed),
+        flags=tuple(sorted(flags)),
+    )
+    incoherent = load_axis_problem(point, workload)
+    if incoherent is not None:
+        raise Refused(Rule.LITTLES_LAW, incoherent)
     return Measurement(
         identity=identity,
         workload=workload,
         nominal=nominal,
-        point=Point(
-            concurrency=concurrency,
-            total_tokens_per_second=round(total, _DIGITS),
-            output_tokens_per_second=round(output, _DIGITS),
-            ttft=_rounded(row.ttft),
-            itl=_rounded(row.itl),
-            tpot=_rounded(row.tpot),
-            requests=None if row.completed is None else int(row.completed),
-            flags=tuple(sorted(flags)),
-        ),
+        point=point,
         source=row.source,
         engine_version=row.engine_version or options.engine_version,
     )
+
+
+@lru_cache(maxsize=1024)
+def _check_names(model: str, date: str | None) -> None:
+    """What a catalog would not take. Cached: the rows of a file name one or two models and days."""
+    try:
+        check_model(model)
+    except IdentityError as error:
+        raise Refused(Rule.UNKNOWN_MODEL, str(error)) from None
+    if date is not None and not DATE.fullmatch(date):
+        raise Refused(Rule.MALFORMED, f"the date {describe(date)} does not start with a day such as 2026-01-21")
 
 
 def _rounded(measured: Quantiles) -> Quantiles:

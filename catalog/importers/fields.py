@@ -9,9 +9,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from catalog.importers.rules import Refused, Rule
-from catalog.quantiles import Quantiles
+from catalog.quantiles import Quantiles, percent
+from controller.foundation import describe
 
 Record = Mapping[str, Any]
+# The longest honest text is an image with its digest.
+MAX_TEXT: Final = 512
+_LONGEST_SHOWN: Final = 64
 
 
 def section(raw: Record, *path: str) -> Record:
@@ -34,9 +38,9 @@ def number(raw: Record, key: str) -> float | None:
         try:
             value = float(value)
         except ValueError:
-            raise Refused(Rule.MALFORMED, f"{key} is no number: {_show(value)}") from None
+            raise Refused(Rule.MALFORMED, f"{key} is no number: {show(value)}") from None
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise Refused(Rule.MALFORMED, f"{key} is no number: {_show(value)}")
+        raise Refused(Rule.MALFORMED, f"{key} is no number: {show(value)}")
     try:
         value = float(value)
     except OverflowError:
@@ -78,20 +82,26 @@ def boolean(raw: Record, key: str) -> bool | None:
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
-    raise Refused(Rule.MALFORMED, f"{key} is neither true nor false: {_show(value)}")
+    raise Refused(Rule.MALFORMED, f"{key} is neither true nor false: {show(value)}")
 
 
 def text(raw: Record, key: str) -> str | None:
-    """A non-empty string, None where the field is absent, null or empty."""
+    """A string that a catalog can hold, None where the field is absent, null or blank."""
     value = raw.get(key)
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise Refused(Rule.MALFORMED, f"{key} is no text: {_show(value)}")
-    return value
+        raise Refused(Rule.MALFORMED, f"{key} is no text: {show(value)}")
+    if len(value) > MAX_TEXT:
+        raise Refused(Rule.MALFORMED, f"{key} has {len(value):,} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Refused(Rule.MALFORMED, f"{key} holds half of a surrogate pair") from None
+    return value if value.strip() else None
 
 
-_STATISTIC: Final = re.compile(r"(p[0-9]+(?:\.[0-9]+)?|median)_(ttft|tpot|itl)(_ms)?")
+_STATISTIC: Final = re.compile(r"(p[0-9]{1,3}(?:\.[0-9]{1,20})?|median)_(ttft|tpot|itl)(_ms)?")
 
 
 class LatencyReader:
@@ -107,8 +117,8 @@ class LatencyReader:
             match = _STATISTIC.fullmatch(key) if isinstance(key, str) else None
             if match is None or (match.group(3) or "") != suffix:
                 continue
-            quantile = 50.0 if match.group(1) == "median" else float(match.group(1)[1:])
-            if 0 < quantile <= 100:
+            quantile = 50.0 if match.group(1) == "median" else percent(match.group(1)[1:])
+            if quantile is not None:
                 found[match.group(2)][quantile] = key
         self._quantiles = tuple(tuple(sorted(found[metric].items())) for metric in self.METRICS)
         self._means = tuple(f"mean_{metric}{suffix}" for metric in (*self.METRICS, "e2el"))
@@ -119,9 +129,13 @@ class LatencyReader:
         for plan in self._quantiles:
             measured = []
             for quantile, key in plan:
-                value = number(raw, key)
-                if value is not None:
-                    measured.append((quantile, value * scale))
+                value = raw.get(key)
+                # `number` again, without the call: this is half of all the values in a file.
+                if type(value) is not float or value - value != 0.0:
+                    value = number(raw, key)
+                    if value is None:
+                        continue
+                measured.append((quantile, value * scale))
             result.append(tuple(measured))
         return result[0], result[1], result[2]
 
@@ -136,6 +150,8 @@ def latency_reader(keys: tuple[str, ...], suffix: str) -> LatencyReader:
     return LatencyReader(keys, suffix)
 
 
-def _show(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 40 else f"{shown[:40]}…"
+def show(value: object) -> str:
+    """A value in a refusal: never cut short, because a part of a secret is not found when secrets are blanked."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _LONGEST_SHOWN else f"a text of {len(value):,} characters"
+    return describe(value)

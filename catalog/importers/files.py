@@ -8,18 +8,28 @@ from typing import Any, Final
 
 import orjson
 
-from catalog.importers.rules import Refused, Rule
+from catalog.importers.rules import Refused, Rule, printable
+from catalog.importers.secrets import may_hold_secrets, secrets_of
 
 # Reports with per-request lists reach tens of megabytes; beyond this it is not a report.
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 
 
+# What results are published in.
+_PACKED: Final = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
+
+
 class SourceFile:
-    """One file: its path, the name that refusals show, and its content."""
+    """One file: its path, the name that refusals show, and its content.
+
+    `documents` holds what was parsed out of it, for `secrets`.
+    """
 
     def __init__(self, path: Path, label: str | None = None) -> None:
         self.path = path
-        self.label = label or str(path)
+        self.label = printable(label or str(path))
+        self.documents: list[Any] = []
+        self._data = b""
 
     def read(self) -> bytes:
         """The content. Raises Refused(Unreadable)."""
@@ -27,9 +37,18 @@ class SourceFile:
             size = self.path.stat().st_size
             if size > MAX_FILE_BYTES:
                 raise Refused(Rule.UNREADABLE, f"has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
-            return self.path.read_bytes()
+            self._data = self.path.read_bytes()
         except OSError as error:
             raise Refused(Rule.UNREADABLE, f"cannot be read: {error.strerror or error}") from None
+        for magic, what in _PACKED.items():
+            if self._data.startswith(magic):
+                raise Refused(Rule.UNREADABLE, f"is a {what} file: unpack it")
+        return self._data
+
+    @property
+    def secrets(self) -> set[str]:
+        """Values in what was read so far that no refusal may repeat."""
+        return secrets_of(self.documents) if may_hold_secrets(self._data) else set()
 
     def text(self) -> str:
         """The content as UTF-8 text. Raises Refused(Unreadable)."""
@@ -40,7 +59,8 @@ class SourceFile:
 
     def json(self) -> Any:
         """The one JSON value of the file. Raises Refused."""
-        return _loads(self.read(), "")
+        self.documents = [_loads(self.read(), "")]
+        return self.documents[0]
 
     def json_objects(self) -> list[tuple[str, Any]]:
         """(label, value) of every record in a JSON file: one object, a list of them, or one per line. Raises
@@ -52,7 +72,10 @@ class SourceFile:
             lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
             if len(lines) < 2:
                 raise
-            return [(f"line {number}", _loads(line, f"line {number} ")) for number, line in lines]
+            records = [(f"line {number}", _loads(line, f"line {number} ")) for number, line in lines]
+            self.documents = [record for _, record in records]
+            return records
+        self.documents = [value]
         if isinstance(value, list):
             return [(f"row {index}", entry) for index, entry in enumerate(value)]
         return [("", value)]

@@ -147,7 +147,8 @@ def _strategy(record: Record) -> Record:
 
 def _concurrency(record: Record, metrics: Record) -> float | None:
     strategy = _strategy(record)
-    kind = (text(strategy, "type_") or text(strategy, "kind") or "").lower()
+    written = text(strategy, "type_") or text(strategy, "kind") or ""
+    kind = written.lower()
     if kind == "synchronous":
         return 1.0
     if kind in ("concurrent", "throughput"):
@@ -158,7 +159,7 @@ def _concurrency(record: Record, metrics: Record) -> float | None:
         if rate and served is not None and served < SERVED_SHARE * rate and _was_long(record):
             raise Refused(Rule.OVERLOADED, f"served {served:.3g} of {rate:.3g} requests/s")
         return number(_successful(metrics, "request_concurrency"), "mean")
-    raise Refused(Rule.MALFORMED, f"strategy {kind or 'absent'} is unknown")
+    raise Refused(Rule.MALFORMED, f"strategy {written or 'absent'} is unknown")
 
 
 # A handful of requests never reaches its nominal rate: the first gap is part of the run.

@@ -27,11 +27,11 @@ from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.rules import Refusal, Refused, Rule
 from catalog.importers.speculation import refuse_speculative_path
-from catalog.quantiles import Quantiles
+from catalog.quantiles import Quantiles, percent
 from catalog.schema import Source
 
 TOOL: Final = "inference-perf"
-_PERCENTILE: Final = re.compile(r"p([0-9]{1,2}(?:\.[0-9]+)?)")
+_PERCENTILE: Final = re.compile(r"p([0-9]{1,2}(?:\.[0-9]{1,20})?)")
 
 
 def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Refusal]:
@@ -91,9 +91,9 @@ def _latency(latencies: Record, name: str) -> tuple[Quantiles, float | None]:
     measured = []
     for key in statistics:
         match = _PERCENTILE.fullmatch(str(key))
-        quantile = 50.0 if key == "median" else float(match.group(1)) if match else 0.0
-        value = number(statistics, key) if quantile > 0 else None
-        if value is not None:
+        quantile = 50.0 if key == "median" else percent(match.group(1)) if match else None
+        value = None if quantile is None else number(statistics, key)
+        if quantile is not None and value is not None:
             measured.append((quantile, value * 1000))
     mean = number(statistics, "mean")
     return tuple(sorted(dict(measured).items())), None if mean is None else mean * 1000

@@ -248,13 +248,13 @@ def _identity(row: Record, framework: str, gpus: int, options: ImportOptions) ->
         raise Refused(Rule.SPECULATIVE, f"speculative decoding is {speculation}")
     engine = _ENGINES.get(framework)
     if engine is None:
-        raise Refused(Rule.UNKNOWN_ENGINE, f"framework {framework or 'absent'}")
+        raise Refused(Rule.UNKNOWN_ENGINE, f"framework {text(row, 'framework') or 'absent'}")
     hw = text(row, "hw") or text(row, "hardware") or "absent"
     hardware = _HARDWARE.get(hw.lower().rsplit(":", 1)[-1].split("-", 1)[0])
     if hardware is None:
         raise Refused(Rule.UNKNOWN_HARDWARE, f"hardware {hw}")
-    precision = (text(row, "precision") or "absent").lower()
-    quantization = _PRECISIONS.get(precision)
+    precision = text(row, "precision") or "absent"
+    quantization = _PRECISIONS.get(precision.lower())
     if quantization is None:
         raise Refused(Rule.UNKNOWN_PRECISION, f"precision {precision}")
     short = text(row, "infmax_model_prefix")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from catalog.importers.rules import Refused, Rule
+from catalog.point_validation import MAX_CONCURRENCY, MAX_MILLISECONDS, MAX_REQUESTS, MAX_TOKENS_PER_SECOND
 from catalog.quantiles import Quantiles, value_at
 
 MAX_FAILURE_RATE: Final = 0.05
@@ -29,13 +30,21 @@ COLD_TAIL_RATIO: Final = 50.0
 # 6…50 where recipes bundle tokens, 0.006 where two events arrive together.
 CHUNKED_ABOVE: Final = 1.6
 CHUNKED_BELOW: Final = 0.05
-MAX_LENGTH: Final = 10_000_000
+# Half a token on average would round to none.
+MIN_LENGTH, MAX_LENGTH = 0.5, 10_000_000
+# A catalog holds thousandths of milliseconds and of tokens/s; anything smaller would become zero there.
+SMALLEST: Final = 0.001
 # Rounding an open-loop run's mean concurrency may not move it by more than this.
 WHOLE_TOLERANCE: Final = 0.05
 
 
 def check_completion(completed: float | None, failed: float | None, planned: float | None) -> None:
     """Some request completed, and at most 5 % failed."""
+    for name, count in (("failed", failed), ("planned", planned)):
+        if count is not None and count < 0:
+            raise Refused(Rule.NOT_POSITIVE, f"the number of {name} requests is {count:g}")
+    if completed is not None and completed > MAX_REQUESTS:
+        raise Refused(Rule.MALFORMED, f"{completed:.3g} requests are more than any run has")
     if completed is not None and completed <= 0:
         raise Refused(Rule.NOTHING_COMPLETED, f"completed {completed:.0f} of {planned or failed or 0:.0f} requests")
     if failed is None and planned is not None and completed is not None:
@@ -53,8 +62,10 @@ def check_throughput(total: float | None, output: float | None, given_input: flo
         if given_input is None:
             raise Refused(Rule.MISSING_VALUE, "total tokens/s is absent and cannot be derived")
         total = given_input + output
-    if total <= 0 or output <= 0:
+    if total < SMALLEST or output < SMALLEST:
         raise Refused(Rule.NOT_POSITIVE, f"throughput is {total:g} total, {output:g} output tokens/s")
+    if total > MAX_TOKENS_PER_SECOND:
+        raise Refused(Rule.UNITS, f"{total:g} tokens/s are more than one replica can serve")
     if output > total:
         raise Refused(Rule.TOKEN_SUM, f"output {output:.1f} is above total {total:.1f} tokens/s")
     if given_input is not None and abs(given_input + output - total) > TOKEN_SUM_TOLERANCE * total:
@@ -66,7 +77,7 @@ def check_throughput(total: float | None, output: float | None, given_input: flo
 
 def check_lengths(input_tokens: float, output_tokens: float) -> None:
     """Mean lengths are positive and no nonsense."""
-    if not (0 < input_tokens <= MAX_LENGTH and 0 < output_tokens <= MAX_LENGTH):
+    if not (MIN_LENGTH <= input_tokens <= MAX_LENGTH and MIN_LENGTH <= output_tokens <= MAX_LENGTH):
         raise Refused(Rule.NOT_POSITIVE, f"mean lengths are {input_tokens:g} input, {output_tokens:g} output tokens")
 
 
@@ -85,11 +96,13 @@ def check_quantiles(name: str, measured: Quantiles, mean: float | None) -> None:
     """Positive, not decreasing, and a median that is not far above the mean."""
     before = 0.0
     for quantile, milliseconds in measured:
-        if milliseconds <= 0:
+        if milliseconds < SMALLEST:
             raise Refused(Rule.NOT_POSITIVE, f"p{quantile:g} {name} is {milliseconds:g} ms")
         if milliseconds < before:
             raise Refused(Rule.DECREASING_QUANTILES, f"p{quantile:g} {name} {milliseconds:g} ms is below {before:g} ms")
         before = milliseconds
+    if before > MAX_MILLISECONDS:
+        raise Refused(Rule.UNITS, f"{name} of {before:g} ms is longer than a day")
     if mean is None:
         return
     if mean <= 0:
@@ -111,6 +124,8 @@ def check_concurrency(concurrency: float | None) -> int:
     """A whole number of requests in flight; an open-loop mean may be rounded a little."""
     if concurrency is None:
         raise Refused(Rule.CONCURRENCY_UNKNOWN, "no limit on requests in flight is recorded: give --concurrency")
+    if concurrency > MAX_CONCURRENCY:
+        raise Refused(Rule.MALFORMED, f"a concurrency of {concurrency:.3g} is no client's")
     whole = round(concurrency)
     if whole < 1 or abs(whole - concurrency) > WHOLE_TOLERANCE * whole:
         raise Refused(Rule.CONCURRENCY_NOT_WHOLE, f"on average {concurrency:.3g} requests were in flight")

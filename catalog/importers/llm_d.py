@@ -7,6 +7,7 @@ are those of all replicas together; a stack with prefill and decode engines is a
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -15,7 +16,7 @@ from catalog.document import Bounds, DocumentError, read_document
 from catalog.hardware import HardwareRefusal, resolve_hardware
 from catalog.identity import Engine, IdentityError, Quantization, Role, parse_engine
 from catalog.importers.candidate import Candidate, Measurement, judge
-from catalog.importers.fields import Record, degree, number, section, text
+from catalog.importers.fields import Record, degree, number, section, show, text
 from catalog.importers.files import SourceFile
 from catalog.importers.guidellm import SERVED_SHARE
 from catalog.importers.models import repository
@@ -23,14 +24,14 @@ from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.rules import Refusal, Refused, Rule
 from catalog.importers.speculation import refuse_speculative_path
-from catalog.quantiles import Quantiles
+from catalog.quantiles import Quantiles, percent
 from catalog.quantization import quantization_of_flag, quantizations_of_repository
 from catalog.schema import Source
 
 TOOL: Final = "llm-d-benchmark"
 # Reports carry time series and native configuration.
 _BOUNDS: Final = Bounds(max_bytes=64 * 1024 * 1024, max_depth=64, max_nodes=5_000_000)
-_PERCENTILE: Final = re.compile(r"[pP]([0-9]{1,2})(?:[p.]([0-9]+))?")
+_PERCENTILE: Final = re.compile(r"[pP]([0-9]{1,2})(?:[p.]([0-9]{1,20}))?")
 _MILLISECONDS: Final = {"ms": 1.0, "ms/token": 1.0, "s": 1000.0, "s/token": 1000.0, "us": 1e-3, "us/token": 1e-3}
 
 
@@ -40,6 +41,7 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
         document = read_document(file.read(), _BOUNDS)
     except DocumentError as error:
         raise Refused(Rule.UNREADABLE, str(error)) from None
+    file.documents = [document]
     if (
         not isinstance(document, dict)
         or "scenario" not in document
@@ -105,14 +107,14 @@ def _latency(latencies: Record, name: str) -> tuple[Quantiles, float | None]:
     units = text(statistics, "units") or "absent"
     scale = _MILLISECONDS.get(units)
     if scale is None:
-        raise Refused(Rule.UNITS, f"{name} has the units {units}")
+        raise Refused(Rule.UNITS, f"{name} has the units {show(units)}")
     measured: dict[float, float] = {}
     for key in statistics:
         match = _PERCENTILE.fullmatch(str(key))
         value = number(statistics, key) if match else None
         if match and value is not None:
-            quantile = float(f"{match.group(1)}.{match.group(2) or 0}")
-            if quantile > 0:
+            quantile = percent(f"{match.group(1)}.{match.group(2) or 0}")
+            if quantile is not None:
                 measured[quantile] = value * scale
     mean = number(statistics, "mean")
     return tuple(sorted(measured.items())), None if mean is None else mean * scale
@@ -129,11 +131,11 @@ def _rate(throughput: Record, kind: str) -> float | None:
 
 
 def _concurrency(load: Record, served: float | None, mean_e2el: float | None) -> float | None:
-    level = load.get("concurrency")
-    # The converters write Infinity for an open-loop run.
-    if isinstance(level, int | float) and not isinstance(level, bool) and 0 < level < float("inf"):
-        return float(level)
-    requested = number(load, "rate_qps") if isinstance(load.get("rate_qps"), int | float) else None
+    # The converters write Infinity for what a run had no limit of.
+    level = None if load.get("concurrency") == math.inf else number(load, "concurrency")
+    if level is not None and level > 0:
+        return level
+    requested = None if load.get("rate_qps") == math.inf else number(load, "rate_qps")
     if requested and served is not None and served < SERVED_SHARE * requested:
         raise Refused(Rule.OVERLOADED, f"served {served:.4g} of {requested:.4g} requests/s")
     if requested and served is not None and mean_e2el is not None:
@@ -178,7 +180,7 @@ def _identity_of_stack(document: Record, options: ImportOptions) -> tuple[Partia
         raise Refused(Rule.DISAGGREGATED, f"the stack holds {len(engines)} inference engines")
     # A lone decode engine behind a router that picks decode Pods serves whole requests only when nothing else prefills.
     if not roles <= {"aggregate", "replica", "both", "None"}:
-        raise Refused(Rule.DISAGGREGATED, f"the only engine of the stack has the role {roles.pop()}")
+        raise Refused(Rule.DISAGGREGATED, f"the only engine of the stack has the role {show(roles.pop())}")
     engine = engines[0]
     accelerator = section(engine, "accelerator")
     native = _native_args(document, engine)
@@ -207,7 +209,7 @@ def _identity_of_host(document: Record, options: ImportOptions) -> tuple[Partial
     accelerators = section(scenario, "host").get("accelerator")
     engines = section(scenario, "platform").get("engine")
     if not isinstance(types, list) or set(map(str, types)) != {"replica"}:
-        raise Refused(Rule.DISAGGREGATED, f"the host types are {types}")
+        raise Refused(Rule.DISAGGREGATED, f"the host types are {show(types)}")
     first = accelerators[0] if isinstance(accelerators, list) and accelerators else {}
     engine = engines[0] if isinstance(engines, list) and engines else {}
     model = section(scenario, "model")

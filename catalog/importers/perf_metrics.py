@@ -12,17 +12,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from catalog.importers.fields import Record, number
+from catalog.importers.fields import Record, number, show
 from catalog.importers.rules import Refused, Rule
-from catalog.quantiles import Quantiles
+from catalog.quantiles import Quantiles, percent
 
 _LABEL: Final = re.compile(r"(.*?)\s*(?:\(([^()]*)\))?\s*")
-_PERCENTILE: Final = re.compile(r"p([0-9]{1,2}(?:\.[0-9]+)?)")
+_PERCENTILE: Final = re.compile(r"p([0-9]{1,2}(?:\.[0-9]{1,20})?)")
+_GROUPED: Final = re.compile(r"-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
 _MILLISECONDS: Final = {"ms": 1.0, "s": 1000.0, "sec": 1000.0, "seconds": 1000.0, "us": 1e-3, "ns": 1e-6}
 
 
 class Metric(NamedTuple):
-    """Statistics of one metric: `avg`, `p50` … and its unit in lower case."""
+    """Statistics of one metric: `avg`, `p50` … and its unit as it is written."""
 
     unit: str
     statistics: Mapping[str, Any]
@@ -39,7 +40,7 @@ def metrics_of_json(document: Record) -> Metrics:
     for name, value in (holder if isinstance(holder, dict) else document).items():
         if isinstance(value, dict) and "avg" in value:
             unit = value.get("unit")
-            metrics[_name(str(name))] = Metric(unit.lower() if isinstance(unit, str) else "", value)
+            metrics[_name(str(name))] = Metric(unit if isinstance(unit, str) else "", value)
     return metrics
 
 
@@ -60,10 +61,15 @@ def metrics_of_csv(content: str) -> Metrics:
         elif header:
             match = _LABEL.fullmatch(cells[0])
             label, unit = (match.group(1), match.group(2) or "") if match else (cells[0], "")
-            statistics = {name: cell for name, cell in zip(header[1:], cells[1:], strict=False) if cell}
+            statistics = {
+                # GenAI-Perf groups the digits of a cell: "1,146.31".
+                name: cell.replace(",", "") if _GROUPED.fullmatch(cell) else cell
+                for name, cell in zip(header[1:], cells[1:], strict=False)
+                if cell
+            }
             if "value" in statistics:
                 statistics["avg"] = statistics["value"]
-            metrics[_name(label)] = Metric(unit.lower(), statistics)
+            metrics[_name(label)] = Metric(unit, statistics)
     if not metrics:
         raise Refused(Rule.NOT_THIS_FORMAT, "no table under a header that starts with Metric")
     return metrics
@@ -86,15 +92,16 @@ def latency(metrics: Metrics, *names: str) -> tuple[Quantiles, float | None]:
         metric = metrics.get(name)
         if metric is None:
             continue
-        scale = _MILLISECONDS.get(metric.unit or "ms")
+        scale = _MILLISECONDS.get(metric.unit.lower() or "ms")
         if scale is None:
-            raise Refused(Rule.UNITS, f"{name} has the unit {metric.unit}")
+            raise Refused(Rule.UNITS, f"{name} has the unit {show(metric.unit)}")
         measured = []
         for key in metric.statistics:
             match = _PERCENTILE.fullmatch(str(key).lower())
-            value = number(metric.statistics, key) if match else None
-            if match and value is not None and float(match.group(1)) > 0:
-                measured.append((float(match.group(1)), value * scale))
+            quantile = percent(match.group(1)) if match else None
+            value = None if quantile is None else number(metric.statistics, key)
+            if quantile is not None and value is not None:
+                measured.append((quantile, value * scale))
         mean = number(metric.statistics, "avg")
         return tuple(sorted(measured)), None if mean is None else mean * scale
     return (), None

@@ -105,10 +105,15 @@ class Refusal(msgspec.Struct, frozen=True):
         return f"{where}: {self.rule.value}: {self.detail}"
 
 
+def printable(text: str) -> str:
+    """`text` as it may go to a terminal or a log: what a file holds must not move a cursor or break an encoder."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
 class Refused(Exception):
     """Raised inside an importer for the row at hand; becomes a Refusal at the row's border."""
 
     def __init__(self, rule: Rule, detail: str) -> None:
         super().__init__(detail)
         self.rule = rule
-        self.detail = detail
+        self.detail = printable(detail)

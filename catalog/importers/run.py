@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from catalog.importers import (
     aiperf,
     benchmark_runner,
@@ -30,10 +32,12 @@ from catalog.importers.options import ImportOptions
 from catalog.importers.rules import Refusal, Refused, Rule
 from catalog.merge import merge_profiles
 from catalog.schema import Catalog, Profile, Tombstone
+from controller.foundation import redact
 
 Reader = Callable[[SourceFile, ImportOptions], Iterator[Measurement | Refusal]]
-# Called after each file with files done, files in all, rows read so far.
+# Called after each file, and within a long one, with files done, files in all, rows read so far.
 Progress = Callable[[int, int, int], None]
+_ROWS_BETWEEN_PROGRESS: Final = 2000
 
 FORMATS: Final[dict[str, Reader]] = {
     "inferencex": inferencex.read,
@@ -82,7 +86,13 @@ def import_files(
     measurements: list[LabelledMeasurement] = []
     refusals: list[Refusal] = []
     for index, path in enumerate(files, 1):
-        for entry in read_file(SourceFile(path), reader, options):
+        known = len(measurements) + len(refusals)
+
+        def read_on(rows: int, done: int = index - 1, before: int = known) -> None:
+            if progress is not None:
+                progress(done, len(files), before + rows)
+
+        for entry in read_file(SourceFile(path), reader, options, read_on):
             if isinstance(entry, Refusal):
                 refusals.append(entry)
             else:
@@ -99,19 +109,37 @@ def import_files(
     return ImportReport(read, imported, merged.catalog, tuple(refusals), merged.superseded)
 
 
-def read_file(file: SourceFile, reader: Reader, options: ImportOptions) -> list[LabelledMeasurement | Refusal]:
-    """Every row of one file, or the one refusal of the whole file."""
+def read_file(
+    file: SourceFile, reader: Reader, options: ImportOptions, read_on: Callable[[int], None] | None = None
+) -> list[LabelledMeasurement | Refusal]:
+    """Every row of one file, or the one refusal of the whole file. No refusal repeats a secret of the file. `read_on`
+    hears now and then how many rows were read."""
+    rows = _read(file, reader, options, read_on)
+    secrets = file.secrets if any(isinstance(row, Refusal) for row in rows) else None
+    if not secrets:
+        return rows
+    return [
+        msgspec.structs.replace(row, detail=redact(row.detail, secrets)) if isinstance(row, Refusal) else row
+        for row in rows
+    ]
+
+
+def _read(
+    file: SourceFile, reader: Reader, options: ImportOptions, read_on: Callable[[int], None] | None
+) -> list[LabelledMeasurement | Refusal]:
     rows: list[LabelledMeasurement | Refusal] = []
     try:
         for number, entry in enumerate(reader(file, options)):
             rows.append(
                 entry if isinstance(entry, Refusal) else LabelledMeasurement(file.label, f"row {number}", entry)
             )
+            if read_on is not None and number % _ROWS_BETWEEN_PROGRESS == _ROWS_BETWEEN_PROGRESS - 1:
+                read_on(number + 1)
     except Refused as refused:
         return [Refusal(file.label, "", refused.rule, refused.detail)]
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
-        detail = f"has a shape that this importer does not know ({type(error).__name__}: {error})"
-        return [Refusal(file.label, "", Rule.MALFORMED, detail[:300])]
+        detail = f"has a shape that this importer does not know ({type(error).__name__})"
+        return [Refusal(file.label, "", Rule.MALFORMED, detail)]
     if not rows:
         return [Refusal(file.label, "", Rule.EMPTY, "the file holds no row")]
     return rows

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from catalog.identity import Engine, Quantization, Role
 from catalog.importers.candidate import Candidate, Measurement, judge
-from catalog.importers.fields import Record, boolean, degree, latency_reader, number, section, text, whole
+from catalog.importers.fields import Record, boolean, degree, latency_reader, number, section, show, text, whole
 from catalog.importers.files import SourceFile
 from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
@@ -98,7 +98,7 @@ def _identity(record: Record, info: Record, file: SourceFile, options: ImportOpt
         if (text(info, "disaggregation_mode") or "null") != "null" or boolean(record, "pd_separated"):
             raise Refused(Rule.DISAGGREGATED, "the server ran one half of a prefill/decode pair")
         if (text(record, "dataset_name") or "").startswith(_SHARED_PREFIX) and not options.all_misses:
-            raise Refused(Rule.CACHE_HITS, f"dataset {record.get('dataset_name')} shares prefixes")
+            raise Refused(Rule.CACHE_HITS, f"dataset {show(record.get('dataset_name'))} shares prefixes")
         return PartialIdentity(
             role=Role.SERVER if info else None,
             engine=Engine.SGLANG if info else None,

@@ -1,7 +1,8 @@
 """vLLM `vllm bench serve --save-result` (and the older benchmark_serving.py, and InferenceX's fork of it).
 
 One JSON object per run, a list of them, or one per line (`--append-result`). Milliseconds in keys that end in `_ms`.
-The file names no hardware, degrees or quantization: give --identity. Facts that shape the code (capacity-data §2.1,
+The file names no hardware, degrees or quantization: give --identity; degrees that people note beside the results or in
+the file's name must agree with it. Facts that shape the code (capacity-data §2.1,
 §3):
 
 - `max_concurrent_requests` and `max_output_tokens_per_s` are peaks and over-counted: never the axis, never a capacity.
@@ -14,6 +15,7 @@ The file names no hardware, degrees or quantization: give --identity. Facts that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -31,6 +33,12 @@ from catalog.schema import Source
 
 TOOL: Final = "vllm bench serve"
 _SIGNS: Final = ("output_throughput", "total_token_throughput", "request_throughput")
+_IN_NAME: Final = re.compile(r"(?i)(?<![a-z0-9])(tp|pp|dp)([0-9]{1,3})(?![a-z0-9])")
+_METADATA: Final = {
+    "tp": ("tp", "tp_size", "tensor_parallel_size"),
+    "pp": ("pp", "pp_size", "pipeline_parallel_size"),
+    "dp": ("dp", "dp_size", "data_parallel_size"),
+}
 _ITL_HELD_TTFT_UNTIL: Final = "20240901"
 
 
@@ -51,6 +59,10 @@ def _candidate(record: object, file: SourceFile, options: ImportOptions) -> Cand
         raise Refused(Rule.NOT_THIS_FORMAT, "no output_throughput or total_token_throughput")
     if "server_info" in record or "mean_e2e_latency_ms" in record:
         raise Refused(Rule.NOT_THIS_FORMAT, "this is a result of sglang.bench_serving: use --from sglang")
+    if isinstance(record.get("request_throughput"), dict):
+        raise Refused(
+            Rule.NOT_THIS_FORMAT, "this is an export of AIPerf or GenAI-Perf: use --from aiperf or genai-perf"
+        )
     keys = tuple(record)
     completed, planned = number(record, "completed"), number(record, "num_prompts")
     total_input, total_output = number(record, "total_input_tokens"), number(record, "total_output_tokens")
@@ -122,7 +134,19 @@ def _identity(record: Record, file: SourceFile) -> PartialIdentity | Refused:
     except Refused as refused:
         return refused
     # A served name without an owner says nothing; with one it must agree with --identity.
-    return PartialIdentity(model=repository(text(record, "model_id") or ""))
+    return PartialIdentity(model=repository(text(record, "model_id") or ""), degrees=_degrees(record, file))
+
+
+def _degrees(record: Record, file: SourceFile) -> dict[str, int]:
+    """The degrees that people write down, because the tool does not: as `--metadata tp=8`, which ends up among the
+    results, and in the name of the file (`…_TP4_DP2_…`). A sweep over several of them must not become one identity."""
+    degrees = {name.lower(): int(value) for name, value in _IN_NAME.findall(file.path.name)}
+    for degree, keys in _METADATA.items():
+        for key in keys:
+            value = str(record.get(key))
+            if value.isascii() and value.isdigit() and 0 < len(value) <= 5 and int(value) > 0:
+                degrees[degree] = int(value)
+    return degrees
 
 
 def refuse_disaggregated_name(file: SourceFile) -> None:

@@ -65,6 +65,8 @@ SCRAPE_ANNOTATION: Final = "prometheus.io/scrape"
 SCRAPE_PATH_ANNOTATION: Final = "prometheus.io/path"
 SCRAPE_PORT_ANNOTATION: Final = "prometheus.io/port"
 SCRAPE_SCHEME_ANNOTATION: Final = "prometheus.io/scheme"
+# What the annotations of a Pod begin with that anybody here reads: a cache keeps no others.
+POD_ANNOTATION_PREFIXES: Final = ("prometheus.io/", f"{DEPLOYMENT_PREFIX}/", f"{SCALING_PREFIX}/")
 
 # On a ModelDeployment: `<role>:<ordinal>:<token>`, a person's order to retry an aborted retirement.
 RETIREMENT_RETRY_ANNOTATION: Final = f"{DEPLOYMENT_PREFIX}/retirement-retry"

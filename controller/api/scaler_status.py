@@ -107,6 +107,9 @@ class RoleCapacity(ApiStruct, frozen=True, kw_only=True):
     identity: Annotated[str, Member("Canonical identity of the role.", max_length=1024)] = ""
     declared: Annotated[bool, Member("The identity was declared by a person, not inferred.")] = False
     workload: Annotated[str, Member("Prompt/output tokens of the profile, as in 1024/256.", max_length=64)] = ""
+    observed_workload: Annotated[
+        str, Member("Mean prompt/output tokens of the live traffic; empty until enough was seen.", max_length=64)
+    ] = ""
     profile_digest: Annotated[str, Member("Digest of the profile.", max_length=128)] = ""
     fingerprint: Annotated[
         str,

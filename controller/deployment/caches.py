@@ -16,6 +16,7 @@ from controller.api import (
     MODEL_DEPLOYMENT_APP,
     MODEL_DEPLOYMENTS,
     NAME_LABEL,
+    POD_ANNOTATION_PREFIXES,
     PODS,
     SERVICES,
     ModelDeployment,
@@ -33,6 +34,7 @@ from controller.kube import (
     Registration,
     Tombstone,
     WorkQueue,
+    lean,
 )
 
 # A name of its own: the Pod informer may be another room's, with indices of its own.
@@ -67,7 +69,15 @@ class DeploymentCaches:
             deployments = Informer(client, MODEL_DEPLOYMENTS, ModelDeployment, namespace=where, observer=observer)
             own.append(deployments)
         if pods is None:
-            pods = Informer(client, PODS, Pod, namespace=where, label_selector=_APP_SELECTOR, observer=observer)
+            pods = Informer(
+                client,
+                PODS,
+                Pod,
+                namespace=where,
+                label_selector=_APP_SELECTOR,
+                transform=lean(annotations=POD_ANNOTATION_PREFIXES),
+                observer=observer,
+            )
             own.append(pods)
         services = Informer(client, SERVICES, Service, namespace=where, label_selector=_APP_SELECTOR, observer=observer)
         # A slice has the labels of its Service.

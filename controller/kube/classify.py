@@ -41,8 +41,8 @@ from controller.kube.errors import (
 
 # Enough to recognise a proxy's page, short enough for a log line.
 _EXCERPT_CHARACTERS = 160
-# A server that wants to be left alone for longer is asked again all the same: a typing mistake in a proxy's settings, or
-# a date by a clock that is hours ahead, must not blind a watch for a day.
+# A server that wants to be left alone for longer is asked again all the same: a typing mistake in a proxy's settings,
+# or a date by a clock that is hours ahead, must not blind a watch for a day.
 MAX_HINT_SECONDS = 300.0
 _TOO_LARGE_VERSION = "ResourceVersionTooLarge"
 # Servers before 1.17 had no cause for it; this text has been stable since.

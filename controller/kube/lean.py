@@ -35,8 +35,8 @@ def lean(*, annotations: tuple[str, ...] = ()) -> Callable[[T], T]:
             force_setattr(meta, "annotations", pick(found))
         force_setattr(meta, "namespace", sys.intern(meta.namespace))
         if labels := meta.labels:
-            for key, value in labels.items():
-                labels[key] = sys.intern(value)  # the key is there already: nothing is resized while iterating
+            # Decoders share short keys only; those with a prefix are as many strings as there are objects.
+            force_setattr(meta, "labels", {sys.intern(key): sys.intern(value) for key, value in labels.items()})
         if meta.owner_references:
             force_setattr(meta, "owner_references", share_owners(meta.owner_references))
         return obj
@@ -55,7 +55,7 @@ class _AnnotationFilter:
     def pick(self, found: dict[str, str]) -> dict[str, str] | None:
         if self._unread.issuperset(found):
             return None
-        kept = {key: value for key, value in found.items() if key.startswith(self._prefixes)}
+        kept = {sys.intern(key): sys.intern(value) for key, value in found.items() if key.startswith(self._prefixes)}
         if len(self._unread) < _MAX_UNREAD:
             self._unread.update(found.keys() - kept.keys())
         return kept or None

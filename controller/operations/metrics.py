@@ -35,6 +35,12 @@ class ScalerMetrics:
         )
         self.capacity = gauge("role_capacity_tokens_per_second", "What one replica can serve, after headroom.")
         self.coverage = gauge("role_coverage_ratio", "Fresh samples per Ready member.")
+        self.capacity_factor = gauge(
+            "role_capacity_factor", "What replicas serve ÷ what their capacity says at their concurrency (κ)."
+        )
+        self.drifted = gauge(
+            "role_capacity_prior_drifted", "1 while κ is outside 0.7 to 1.4 for a stable window; with a prior only."
+        )
         self.limited_by = gauge(
             "role_limited_by", "1 for the planner stage that bound the last decision.", (*_ROLE, "stage")
         )
@@ -68,6 +74,8 @@ class ScalerMetrics:
             self.demand,
             self.capacity,
             self.coverage,
+            self.capacity_factor,
+            self.drifted,
         )
         self._roles: dict[tuple[str, str], set[str]] = {}
         self._stages: dict[tuple[str, str, str], str] = {}
@@ -87,13 +95,14 @@ class ScalerMetrics:
         capacity: float | None,
         coverage: float | None,
         limited_by: str,
+        capacity_factor: float | None = None,
+        drifted: bool | None = None,
     ) -> None:
         """Set the gauges of one role; an unknown value removes its series."""
         self._roles.setdefault((namespace, scaler), set()).add(role)
         labels = (namespace, scaler, role)
-        for gauge, value in zip(
-            self._role_gauges, (raw, desired, current, ready, demand, capacity, coverage), strict=True
-        ):
+        values = (raw, desired, current, ready, demand, capacity, coverage, capacity_factor, drifted)
+        for gauge, value in zip(self._role_gauges, values, strict=True):
             if value is None:
                 _remove(gauge, labels)
             else:

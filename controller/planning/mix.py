@@ -1,7 +1,7 @@
 """The length mix that a role sees: prompt to output tokens, mean lengths, share of cached prompt. Pure.
 
-From counter sums over the last ten minutes, never from a single interval: a mix is what a capacity is converted to,
-so it must not follow every long prompt. Only differences of one member's own counters count; a member that began
+From counter sums over the last five to ten minutes, never from a single interval: a mix is what a capacity is converted
+to, so it must not follow every long prompt. Only differences of one member's own counters count; a member that began
 anew gives a new baseline and nothing else. Prompt tokens are all of them, cached ones included, as the engines' own
 totals are.
 """
@@ -16,6 +16,7 @@ from controller.scaling import Member, Observation, RoleObservation
 
 # workload-mix.md §4: at least five minutes; twice that rides out a burst of one kind of request.
 WINDOW_SECONDS = 600.0
+SHORTEST_SECONDS = 300.0
 # A published mix is replaced only by one that differs by more than this share, so that capacity does not breathe.
 _REPUBLISH_SHARE = 0.1
 # The hit ratio of a few minutes on replicas of different age is not known better than this.
@@ -33,6 +34,7 @@ class _Counters:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
+    start: float
     time: float
     computed: float
     cached: float
@@ -42,11 +44,12 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True)
 class RoleMix:
-    """What is remembered of one role's mix; `published` is what consumers see."""
+    """What is remembered of one role's mix; `published` is what consumers see. `time` is when it was last looked at."""
 
     baselines: Mapping[str, _Counters]
     slices: tuple[_Slice, ...] = ()
     published: ObservedMix | None = None
+    time: float | None = None
 
 
 def with_mixes(known: Mapping[str, RoleMix], observation: Observation) -> dict[str, RoleMix]:
@@ -56,7 +59,7 @@ def with_mixes(known: Mapping[str, RoleMix], observation: Observation) -> dict[s
 
 def _updated(known: RoleMix, role: RoleObservation, now: float) -> RoleMix:
     baselines: dict[str, _Counters] = {}
-    grown = _Slice(now, 0.0, 0.0, 0.0, 0.0)
+    grown = _Slice(now if known.time is None else known.time, now, 0.0, 0.0, 0.0, 0.0)
     for member in role.members:
         counters = _counters(member)
         before = known.baselines.get(member.key)
@@ -66,12 +69,15 @@ def _updated(known: RoleMix, role: RoleObservation, now: float) -> RoleMix:
             continue
         baselines[member.key] = counters
         grown = _plus(grown, before, counters)
-    slices = tuple(each for each in known.slices if now - each.time < WINDOW_SECONDS)
+    slices = tuple(each for each in known.slices if 0.0 <= now - each.time < WINDOW_SECONDS)
     if grown.computed or grown.cached or grown.generated:
         slices = (*slices, grown)
-    mix = _mix(slices)
-    published = mix if _differs(known.published, mix) else known.published
-    return RoleMix(baselines, slices, published)
+    published = known.published
+    # A few seconds after a start are one client's requests, and no mix.
+    if slices and now - slices[0].start >= SHORTEST_SECONDS:
+        mix = _mix(slices)
+        published = mix if _differs(published, mix) else published
+    return RoleMix(baselines, slices, published, now)
 
 
 def _counters(member: Member) -> _Counters | None:
@@ -97,6 +103,7 @@ def _plus(total: _Slice, before: _Counters | None, now: _Counters) -> _Slice:
     if min(steps) < 0.0:  # a reset that the incarnation did not tell
         return total
     return _Slice(
+        total.start,
         total.time,
         total.computed + steps[0],
         total.cached + steps[1],

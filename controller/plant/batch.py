@@ -275,9 +275,9 @@ class ContinuousBatch:
         if not decoding and not chunks:
             # Idle until now: the step starts with the arrival, not where the last one ended.
             self._start = max(self._start, self._now)
-        while budget > 0 and (request := self._admit()) is not None:
-            take = min(budget, request.prompt_tokens - request.prefilled_tokens)
-            chunks.append((request, take))
+        while budget > 0 and (admitted := self._admit()) is not None:
+            take = min(budget, admitted.prompt_tokens - admitted.prefilled_tokens)
+            chunks.append((admitted, take))
             budget -= take
         if not decoding and not chunks:
             return

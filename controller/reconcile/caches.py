@@ -17,6 +17,7 @@ from controller.api import (
     MODEL_DEPLOYMENT_SCALERS,
     MODEL_DEPLOYMENTS,
     NAME_LABEL,
+    POD_ANNOTATION_PREFIXES,
     PODS,
     BoundBy,
     ConfigMap,
@@ -38,6 +39,7 @@ from controller.kube import (
     Registration,
     Tombstone,
     WorkQueue,
+    lean,
 )
 from controller.planning import PriorSources
 from controller.reconcile.prior_caches import PriorCaches
@@ -107,6 +109,7 @@ class ControllerCaches:
             Pod,
             namespace=where,
             label_selector=f"{NAME_LABEL}={MODEL_DEPLOYMENT_APP}",
+            transform=lean(annotations=POD_ANNOTATION_PREFIXES),
             indexers={_BY_DEPLOYMENT: _deployment_key_of},
             observer=observer,
         )

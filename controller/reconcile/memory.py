@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller.planning import RoleMix
+from controller.reconcile.drift import Drift
 from controller.reconcile.listing import Sighting
 from controller.scaling import State
 
@@ -28,6 +29,7 @@ class ScalerMemory:
     target_uid: str = ""
     sightings: dict[str, Sighting] = field(default_factory=dict)
     mixes: dict[str, RoleMix] = field(default_factory=dict)  # observed length mixes by role
+    drifts: dict[str, Drift] = field(default_factory=dict)  # priors that do not describe their replicas, by role
     startups: dict[str, float] = field(default_factory=dict)  # Pod UID → seconds, not yet given to a decision
     next_tick: float = 0.0  # model time
     tick_generation: int = 0  # the spec's generation that the last tick was made for
@@ -44,6 +46,7 @@ class ScalerMemory:
     resume_seen: bool = False
     silent_since: float | None = None  # since when no role could be sampled
     silence_told: bool = False
+    drifts_told: set[str] = field(default_factory=set)  # roles of which an event said so
     held: bool = False  # another writer made this one stop, and an event said so
     refusal: str = ""  # why the API server refused a write, as last put into an event
     setbacks: int = 0  # reconciles in a row that could not go on
@@ -59,7 +62,7 @@ class ScalerMemory:
             return
         self.target_uid = uid
         self.state = None
-        self.sightings, self.startups, self.mixes = {}, {}, {}
+        self.sightings, self.startups, self.mixes, self.drifts = {}, {}, {}, {}
         self.own_term, self.acquired_time, self.deposed = None, None, False
 
 

@@ -54,6 +54,7 @@ from controller.reconcile.baseline import baseline_of
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
 from controller.reconcile.decided import Tick
+from controller.reconcile.drift import drifts
 from controller.reconcile.fence import Holding
 from controller.reconcile.guards import Guard, holds, unsupported
 from controller.reconcile.memory import Memories, ScalerMemory
@@ -69,7 +70,7 @@ from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
 from controller.reconcile.tick import tick_status
 from controller.reconcile.writing import plan_writing
-from controller.scaling import decide
+from controller.scaling import decide, stable_window_seconds
 
 # Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log; and some five
 # minutes, after which it is not waited for: a watch that stands still has been cut long before, so the server itself
@@ -273,8 +274,9 @@ class Reconciler:
                 decision=decision,
             )
         )
-        self._reporter.decided(key, decision, sampled.views, capacity, memory)
-        return Tick(sampled, planned, capacity, priors, decision, state)
+        memory.drifts = drifts(memory.drifts, decision, priors, stable_window_seconds(planned))
+        self._reporter.decided(key, decision, sampled.views, capacity, priors, memory)
+        return Tick(sampled, planned, capacity, priors, decision, state, memory.drifts)
 
     async def _act(
         self, key: str, scaler: MdsView, spec: ScalerSpec, status: ScalerStatus, tick: Tick, memory: ScalerMemory
@@ -293,6 +295,7 @@ class Reconciler:
         writing = plan_writing(spec, status, tick, holding, guard, baseline, self._clock.now())
         wanted = writing.wanted
         new = tick_status(scaler, status, tick, memory, bound, guard, baseline, writing, self._clock.now())
+        self._reporter.drifted(scaler, memory, tick.drift_notes)
         failure: ApiError | None = refusal
         try:
             # Also before a raise: the write tells whether the scaler still asks for it, which a cache may not show yet.

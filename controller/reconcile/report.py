@@ -44,8 +44,6 @@ from controller.scaling import Capacity, Decision, DecisionSpec, MetricsStatus, 
 
 # Figures that move with every sample are written at most this often.
 FIGURES_INTERVAL_SECONDS = 60.0
-# Outside this range of measured ÷ expected throughput a prior does not describe its replicas any more.
-DRIFT_LOW, DRIFT_HIGH = 0.7, 1.4
 # What the schema has room for in a printer column; many roles with long names need more.
 _MAX_COLUMN = 1024
 # What the schema has room for beside our own.
@@ -152,23 +150,10 @@ def without_capacity(spec: DecisionSpec, capacity: Capacity) -> list[str]:
     return [role.name for role in spec.roles if role.kind is not scaling.RoleKind.ENCODE and role.name not in capacity]
 
 
-def priors_condition(priors: ScalerPriors, decision: Decision, generation: int) -> Condition:
+def priors_condition(priors: ScalerPriors, drift_notes: Iterable[str], generation: int) -> Condition:
     """CapacityPriorResolved: the worst role decides, the message has every role's outcome and measured drifts."""
-    drifts = [
-        f"role {role.name} does {role.capacity_factor:.2f} of what its prior says (alarm outside {DRIFT_LOW:g} to "
-        f"{DRIFT_HIGH:g}): measure it again"
-        for role in decision.roles
-        if role.capacity_factor is not None
-        and drifted(role.capacity_factor)
-        and prior_of(priors, role.name) is not None
-    ]
-    message = "; ".join([priors.message, *drifts])
+    message = "; ".join([priors.message, *drift_notes])
     return condition(ConditionType.CAPACITY_PRIOR_RESOLVED, priors.resolved, priors.reason, message, generation)
-
-
-def drifted(factor: float) -> bool:
-    """A measured capacity so far from its prior that somebody should measure again."""
-    return not DRIFT_LOW <= factor <= DRIFT_HIGH
 
 
 def role_statuses(
@@ -301,6 +286,7 @@ def _capacity(
         identity=prior.identity,
         declared=prior.declared,
         workload=resolved.workload,
+        observed_workload=prior.observed_workload,
         profile_digest=resolved.profile_digest,
         fingerprint=resolved.fingerprint,
         operating_point=OperatingPoint(

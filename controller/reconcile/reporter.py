@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from catalog import ScalerPriors
 from controller.api import API_VERSIONS, Condition, ConditionStatus, ConditionType, MdsView, ScalerStatus
 from controller.foundation import Clock
 from controller.kube import EventRecorder, EventType, ObjectRef
 from controller.operations import ScalerMetrics
+from controller.planning import prior_of
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.observe import RoleView
 from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, as_stored, changed
@@ -83,7 +85,13 @@ class Reporter:
         return outcome
 
     def decided(
-        self, key: str, decision: Decision, views: Mapping[str, RoleView], capacity: Capacity, memory: ScalerMemory
+        self,
+        key: str,
+        decision: Decision,
+        views: Mapping[str, RoleView],
+        capacity: Capacity,
+        priors: ScalerPriors | None,
+        memory: ScalerMemory,
     ) -> None:
         """Metrics of a decision, and a log line if it says something new."""
         namespace, _, name = key.partition("/")
@@ -101,6 +109,8 @@ class Reporter:
                 demand=role.observed.demand_tokens_per_second,
                 capacity=None if known is None else known.effective_tokens_per_second,
                 coverage=role.observed.coverage,
+                capacity_factor=role.capacity_factor,
+                drifted=_drifted(role.name, priors, memory),
                 limited_by=str(role.limited_by or "none"),
             )
         self._metrics.keep_roles(namespace, name, [role.name for role in decision.roles])
@@ -158,6 +168,18 @@ class Reporter:
             memory.silence_told = True
             self._event(scaler, EventType.WARNING, "MetricsUnavailable", "Sample", message)
 
+    def drifted(self, scaler: MdsView, memory: ScalerMemory, notes: Mapping[str, str]) -> None:
+        """A Warning event for every prior that begins not to describe its replicas, news when one does again; both go
+        into the status at once."""
+        for role in sorted(notes.keys() - memory.drifts_told):
+            self._event(scaler, EventType.WARNING, "CapacityPriorDrifted", "Measure", notes[role])
+        for role in sorted(memory.drifts_told - notes.keys()):
+            note = f"role {role} is no longer seen to differ from its prior"
+            self._event(scaler, EventType.NORMAL, "CapacityPriorAgrees", "Measure", note)
+        if notes.keys() != memory.drifts_told:
+            memory.status_written_at = float("-inf")
+        memory.drifts_told = set(notes)
+
     def held(self, scaler: MdsView, hold: bool, message: str, memory: ScalerMemory) -> None:
         """Whether another writer made this one stop until a person says so; the start of it is an event."""
         if hold and not memory.held:
@@ -188,6 +210,15 @@ class Reporter:
         meta = scaler.metadata
         regarding = ObjectRef(API_VERSIONS[1], "ModelDeploymentScaler", meta.name, meta.namespace, meta.uid)
         self._events.event(regarding, type_, reason, action, note)
+
+
+def _drifted(role: str, priors: ScalerPriors | None, memory: ScalerMemory) -> bool | None:
+    """Whether a prior that serves is alarmingly off; None for a role without one."""
+    prior = prior_of(priors, role)
+    if prior is None or prior.capacity is None:
+        return None
+    drift = memory.drifts.get(role)
+    return drift is not None and drift.alarming
 
 
 def _rounded(value: float | None) -> float | None:

@@ -83,7 +83,7 @@ def tick_status(
         dropped = drop_condition(status.conditions, ConditionType.CAPACITY_PRIOR_RESOLVED)
         status = msgspec.structs.replace(status, conditions=dropped)
     else:
-        new.append(priors_condition(tick.priors, decision, generation))
+        new.append(priors_condition(tick.priors, tick.drift_notes.values(), generation))
     return with_conditions(status, new, now)
 
 

@@ -5,7 +5,7 @@ Pure: nothing here reads a clock, a file or a socket. `decide` is the whole of i
 and its result, `state` for what it remembers.
 """
 
-from controller.scaling.decide import decide
+from controller.scaling.decide import decide, stable_window_seconds
 from controller.scaling.state import PersistedRole, State, initial_state, persist, restore
 from controller.scaling.types import (
     Adaptive,
@@ -85,4 +85,5 @@ __all__ = [
     "initial_state",
     "persist",
     "restore",
+    "stable_window_seconds",
 ]

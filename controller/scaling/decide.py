@@ -69,7 +69,7 @@ def decide(
     """
     state, now = usable_at(state, now, spec.sampling_interval_seconds)
     capacity = usable_capacities(capacity)
-    stable_seconds = _stable_seconds(spec)
+    stable_seconds = stable_window_seconds(spec)
     observations = _observations(spec, state, observation)
     states, ticks = _observe(spec, capacity, state, observations, stable_seconds=stable_seconds, now=now)
 
@@ -111,7 +111,7 @@ def decide(
     return decided, Decision(now=now, roles=decisions)
 
 
-def _stable_seconds(spec: DecisionSpec) -> float:
+def stable_window_seconds(spec: DecisionSpec) -> float:
     """How long has to be sampled, after a start or a hole, before anything shrinks."""
     algorithm = spec.algorithm
     if isinstance(algorithm, Proportional):

@@ -84,6 +84,7 @@ FULL = ScalerStatus(
                 identity="Server/Qwen/Qwen3-8B/bf16/vllm/nvidia-h200/gpus=1,tp=1,ep=1,pp=1,dp=1,ldp=1,cp=1",
                 declared=True,
                 workload="1024/256",
+                observed_workload="900/310",
                 profile_digest="sha256:47d9",
                 fingerprint="sha256:1b",
                 operating_point=OperatingPoint(

@@ -93,7 +93,8 @@ def read(name: str, **options: Any) -> EngineReading:
                 "running_requests": 8.0,
                 "waiting_requests": 3.0,
                 "deferred_requests": 1.0,
-                "kv_waiting_requests": 2.0,
+                # All slots are taken: two wait for one and have not begun to fetch, one has its blocks.
+                "kv_waiting_requests": 0.0,
                 "computed_prompt_tokens": 0.0,
                 "cached_prompt_tokens": 10_100.0,
                 "generation_tokens": 962.0,
@@ -177,11 +178,47 @@ def read(name: str, **options: Any) -> EngineReading:
             },
             id="sglang-06 names its model by an old label",
         ),
+        pytest.param(
+            "sglang-08",
+            {
+                "running_requests": 2.0,
+                "waiting_requests": 0.0,
+                "in_flight_requests": 2.0,
+                "finished_requests": 38.0,
+                "computed_prompt_tokens": None,
+                "generation_tokens": None,
+            },
+            id="sglang-08 is an encoder: what it received and has not ended is in flight",
+        ),
     ],
 )
 def test_known_truth(name: str, expected: dict[str, object]) -> None:
     reading = read(name)
     assert {field: getattr(reading, field) for field in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("left_out", "running"),
+    [
+        pytest.param(b"sglang:encoder_requests_total", 40.0, id="none has ended yet"),
+        pytest.param(b"sglang:encoder_requests_received_total", None, id="what came in is not told"),
+    ],
+)
+def test_an_encoder_is_busy_until_what_it_received_has_ended(left_out: bytes, running: float | None) -> None:
+    body = without(dumps.dump("sglang-08"), left_out)
+    if running is None:
+        assert READER.read(body).in_flight_requests is None
+    else:
+        assert READER.read(body, role=Role.ENCODE).in_flight_requests == running
+
+
+def test_an_encoder_that_ended_more_than_it_received_is_not_idle_but_unknown() -> None:
+    body = dumps.dump("sglang-08").replace(b'model-8b"} 40.0', b'model-8b"} 7.0')
+    reading = READER.read(body, role=Role.ENCODE)
+    assert reading.in_flight_requests is None
+    missing = reading.why_missing("running_requests")
+    assert missing is not None
+    assert missing.reason is MissingReason.INCONSISTENT
 
 
 def test_histograms_are_summed_over_engines() -> None:

@@ -599,8 +599,8 @@ async def test_a_proxy_is_given_its_password_and_no_message_is(server_url: str) 
         writer.close()
 
     proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    address = "127.0.0.1:%d" % proxy.sockets[0].getsockname()[1]
-    client = KubeClient(Connection(server_url, proxy=f"http://user:hunt%40er2@{address}"), user_agent="test/1")
+    port = proxy.sockets[0].getsockname()[1]
+    client = KubeClient(Connection(server_url, proxy=f"http://user:hunt%40er2@127.0.0.1:{port}"), user_agent="test/1")
     with pytest.raises(ApiError, match="407") as caught:
         await POST(client)
     await client.close()

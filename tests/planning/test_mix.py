@@ -55,17 +55,25 @@ CHAT = dict(prompt=20_000, output=5_000, requests=20)
 
 
 def test_a_mix_is_the_ratio_of_sums_with_its_mean_lengths():
-    mix = _fed(Feed(), 13, **CHAT)
+    mix = _fed(Feed(), 22, **CHAT)
     assert (mix.input_per_output, mix.mean_input_tokens, mix.mean_output_tokens) == (4.0, 1000.0, 250.0)
     assert mix.requests >= 200
 
 
 def test_too_few_requests_are_no_mix():
-    assert _fed(Feed(), 10, **CHAT) is None
+    feed = Feed()
+    assert _fed(feed, 22, prompt=20_000, output=5_000, requests=9) is None
+    assert _fed(feed, 3, prompt=20_000, output=5_000, requests=9) is not None
+
+
+def test_less_than_five_minutes_are_no_mix_however_many_requests_there_were():
+    feed = Feed()
+    assert _fed(feed, 20, prompt=20_000, output=5_000, requests=400) is None
+    assert feed.tick(prompt=20_000, output=5_000, requests=400) is not None
 
 
 def test_cached_prompts_count_as_prompt_and_as_hits():
-    mix = _fed(Feed(), 13, prompt=5_000, cached=15_000, output=5_000, requests=20)
+    mix = _fed(Feed(), 22, prompt=5_000, cached=15_000, output=5_000, requests=20)
     assert (mix.input_per_output, mix.hit_ratio) == (4.0, 0.75)
 
 

@@ -227,3 +227,162 @@ def test_every_request_gets_its_tokens_and_the_pace_of_advancing_changes_nothing
     assert [t for _, t in ledger.ended] == pytest.approx([t for _, t in other.ended], abs=1e-5)
     assert ledger.busy_seconds == pytest.approx(other.busy_seconds)
     assert ledger.decoded == other.decoded
+
+
+# --- disaggregation ---
+
+
+class Arrivals(Ledger):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted: list[BatchRequest] = []
+
+    def receiving(self, request: BatchRequest, at_seconds: float) -> None:
+        self.wanted.append(request)
+
+
+def decoder(slots: int = 4, kv: int = 1 << 40) -> tuple[ContinuousBatch, Arrivals]:
+    ledger = Arrivals()
+    return ContinuousBatch(FLAT, BatchLimits(slots, 100, kv, 1000), ledger), ledger
+
+
+def test_a_prompt_from_elsewhere_is_not_computed_and_joins_as_one_more_decoding_request() -> None:
+    batch, ledger = decoder()
+    batch.submit("a", 5000, 11, now=100.0, remote=True)
+    assert batch.next_event_seconds() is None  # nothing happens before its keys and values are here
+    assert [request.key for request in ledger.wanted] == ["a"]
+    assert (batch.running, batch.waiting, batch.receiving, batch.kv_tokens) == (0, 1, 1, 4999)
+    assert batch.advance(103.0) == []
+    batch.deliver(ledger.wanted[0])
+    assert batch.next_event_seconds() == pytest.approx(103.010)  # one decode step, not five seconds of prefill
+    (first,) = batch.advance(103.010)
+    assert first.tokens == 1
+    (last,) = batch.advance(200.0)
+    assert (last.tokens, last.finished) == (11, True)
+    assert last.at_seconds == pytest.approx(103.110)
+    assert (ledger.decoded, ledger.prefilled) == (10, 1)
+    assert (batch.running, batch.waiting, batch.kv_tokens) == (0, 0, 0)
+
+
+def test_no_transfer_begins_while_all_slots_are_taken() -> None:
+    batch, ledger = decoder(slots=1)
+    batch.submit("running", 10, 1000, now=0.0)
+    batch.advance(1.0)
+    batch.submit("late", 10, 5, now=1.0, remote=True)
+    batch.advance(5.0)
+    assert (batch.receiving, batch.waiting) == (0, 1)
+    batch.advance(20.0)
+    batch.next_event_seconds()
+    assert (batch.receiving, batch.running) == (1, 0)
+    assert len(ledger.wanted) == 1
+
+
+def test_a_place_in_the_cache_is_taken_when_the_transfer_begins() -> None:
+    batch, ledger = decoder(kv=250)
+    batch.submit("first", 100, 10, now=0.0, remote=True)
+    batch.submit("second", 100, 10, now=0.0, remote=True)
+    batch.submit("third", 100, 10, now=0.0, remote=True)
+    batch.next_event_seconds()
+    assert (batch.receiving, batch.waiting) == (2, 3)
+    batch.abort(ledger.wanted[0])
+    batch.next_event_seconds()
+    assert [request.key for request in ledger.wanted] == ["first", "second", "third"]
+    batch.deliver(ledger.wanted[0])  # too late: it is gone
+    assert batch.received == 0
+
+
+def test_what_is_delivered_while_others_decode_joins_at_the_next_step() -> None:
+    batch, ledger = decoder(slots=2)
+    batch.submit("local", 10, 1000, now=0.0)
+    batch.advance(1.0)
+    batch.submit("remote", 500, 3, now=1.0, remote=True)
+    batch.advance(1.05)
+    assert batch.receiving == 1
+    batch.deliver(ledger.wanted[0])
+    assert (batch.received, batch.running) == (1, 1)
+    batch.advance(1.075)
+    assert (batch.received, batch.running) == (0, 2)
+    progress = batch.advance(1.2)
+    assert [(entry.request.key, entry.tokens) for entry in progress] == [("remote", 3)]
+
+
+def test_a_kept_prompt_stays_in_the_cache_until_it_is_let_go() -> None:
+    batch, ledger = engine(kv=110)
+    request = batch.submit("kept", 100, 1, now=0.0, keep=True)
+    (only,) = batch.advance(1.0)
+    assert only.finished
+    assert [key for key, _ in ledger.ended] == ["kept"]
+    assert (batch.running, batch.waiting, batch.held, batch.kv_tokens) == (0, 0, 1, 100)
+    batch.submit("next", 50, 1, now=1.0)
+    assert batch.next_event_seconds() is None
+    batch.let_go(request)
+    batch.let_go(request)  # once is enough
+    assert request.state is RequestState.FINISHED
+    assert batch.next_event_seconds() == pytest.approx(1.050)
+    batch.advance(2.0)
+    assert (batch.held, batch.kv_tokens) == (0, 0)
+
+
+@pytest.mark.parametrize("state", [RequestState.RECEIVING, RequestState.RECEIVED, RequestState.HELD])
+def test_an_abort_frees_the_place_whatever_the_hand_over_waits_for(state: RequestState) -> None:
+    batch, ledger = decoder(slots=1, kv=1000)
+    if state is RequestState.HELD:
+        request = batch.submit("a", 100, 1, now=0.0, keep=True)
+        batch.advance(1.0)
+    else:
+        request = batch.submit("a", 100, 5, now=0.0, remote=True)
+        batch.next_event_seconds()
+        if state is RequestState.RECEIVED:
+            batch.submit("b", 10, 100, now=0.0)
+            batch.advance(0.001)
+            batch.deliver(ledger.wanted[0])
+    assert request.state is state
+    batch.abort(request)
+    batch.advance(100.0)
+    assert request.state is RequestState.ABORTED
+    assert (batch.running, batch.waiting, batch.held, batch.kv_tokens) == (0, 0, 0, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    requests=st.lists(
+        st.tuples(st.integers(1, 300), st.integers(1, 20), st.booleans(), st.booleans(), st.floats(0.0, 2.0)),
+        min_size=1,
+        max_size=20,
+    ),
+    slots=st.integers(1, 4),
+)
+def test_whatever_is_local_remote_or_kept_everybody_gets_their_tokens_and_nothing_stays_behind(
+    requests: list[tuple[int, int, bool, bool, float]], slots: int
+) -> None:
+    batch, ledger = decoder(slots=slots, kv=1000)
+    got: dict[object, int] = {}
+    kept: list[BatchRequest] = []
+    pending: list[tuple[float, BatchRequest]] = []
+    arrivals = sorted(enumerate(requests), key=lambda entry: entry[1][4])
+    now = 0.0
+    while True:
+        due = [(at, request) for at, request in pending if at <= now]
+        pending = [entry for entry in pending if entry not in due]
+        for progress in batch.advance(now):
+            got[progress.request.key] = progress.tokens
+            if progress.finished and progress.request.keep:
+                kept.append(progress.request)
+        for _, request in due:
+            batch.deliver(request)
+        while arrivals and arrivals[0][1][4] <= now:
+            key, (prompt, output, remote, keep, _) = arrivals.pop(0)
+            batch.submit(key, prompt, output, now, remote=remote, keep=keep)
+        for request in kept:
+            batch.let_go(request)
+        kept = []
+        upcoming = batch.next_event_seconds()
+        pending += [(now + 0.05, request) for request in ledger.wanted]
+        ledger.wanted = []
+        times = [at for at, _ in pending] + [entry[1][4] for entry in arrivals[:1]]
+        times += [] if upcoming is None else [upcoming]
+        if not times:
+            break
+        now = max(now, min(times))
+    assert got == {key: output for key, (_, output, *_) in enumerate(requests)}
+    assert (batch.running, batch.waiting, batch.held, batch.kv_tokens) == (0, 0, 0, 0)

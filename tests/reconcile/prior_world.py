@@ -26,39 +26,53 @@ PRIOR = {
 
 def catalog(total: str) -> str:
     """One profile of Qwen3-8B on one H200: the highest point of the published sweep, with its throughput as given."""
+    return catalog_of({32: total})
+
+
+def catalog_of(curve: dict[int, str], *, input_tokens: int = 1024, output_tokens: int = 256, **fields: Any) -> str:
+    """One profile with this total throughput by concurrency, under one mix of lengths."""
+    return catalog_with(profile(curve, input_tokens, output_tokens, **fields))
+
+
+def catalog_with(*profiles: dict[str, Any]) -> str:
     return yaml.safe_dump(
         {
             "apiVersion": "worker.gpustack.ai/v1alpha1",
             "kind": "ModelDeploymentScalerCapacityPriorCatalog",
             "metadata": {"name": "local"},
-            "profiles": [
-                {
-                    "role": "Server",
-                    "model": {"name": "Qwen/Qwen3-8B"},
-                    "quantization": "bf16",
-                    "engine": {"name": "vLLM"},
-                    "hardware": "nvidia-h200",
-                    "parallel": {"gpus": 1, "tp": 1},
-                    "workload": {"inputTokens": 1024, "outputTokens": 256, "cacheBehavior": "AllMisses"},
-                    "points": [
-                        {
-                            "concurrency": 32,
-                            "totalTokensPerSecond": total,
-                            "outputTokensPerSecond": str(float(total) / 5),
-                            "ttftMilliseconds": {"p50": "490.591", "p90": "689.956", "p99": "736.115"},
-                            "itlMilliseconds": {"p50": "6.576", "p90": "6.824", "p99": "20.012"},
-                            "requests": 800,
-                        }
-                    ],
-                }
-            ],
+            "profiles": list(profiles),
         }
     )
 
 
+def profile(curve: dict[int, str], input_tokens: int, output_tokens: int, **fields: Any) -> dict[str, Any]:
+    share = output_tokens / (input_tokens + output_tokens)
+    return {
+        "role": "Server",
+        "model": {"name": "Qwen/Qwen3-8B"},
+        "quantization": "bf16",
+        "engine": {"name": "vLLM"},
+        "hardware": "nvidia-h200",
+        "parallel": {"gpus": 1, "tp": 1},
+        "workload": {"inputTokens": input_tokens, "outputTokens": output_tokens, "cacheBehavior": "AllMisses"},
+        "points": [
+            {
+                "concurrency": concurrency,
+                "totalTokensPerSecond": total,
+                "outputTokensPerSecond": str(float(total) * share),
+                "ttftMilliseconds": {"p50": "490.591", "p90": "689.956", "p99": "736.115"},
+                "itlMilliseconds": {"p50": "6.576", "p90": "6.824", "p99": "20.012"},
+                "requests": 800,
+            }
+            for concurrency, total in curve.items()
+        ],
+        **fields,
+    }
+
+
 @asynccontextmanager
-async def prior_world(directory: Path) -> AsyncIterator[World]:
-    async with world(directory) as made:
+async def prior_world(directory: Path, *, schemas: bool = True) -> AsyncIterator[World]:
+    async with world(directory, schemas=schemas) as made:
         for crd in render_crds(["ModelArtifact", "InstanceType"]):
             made.server.install_crd(crd)
         artifact(made, "Qwen/Qwen3-8B")
@@ -115,13 +129,16 @@ def target(team: World, **role: Any) -> None:
 
 
 def config_map(team: World, total: str, **metadata: Any) -> None:
-    data = {"catalog.yaml": catalog(total)}
+    config_map_of(team, catalog(total), **metadata)
+
+
+def config_map_of(team: World, text: str, **metadata: Any) -> None:
     team.server.put(
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": "local", "namespace": "team", **metadata},
-            "data": data,
+            "data": {"catalog.yaml": text},
         }
     )
 

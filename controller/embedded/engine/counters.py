@@ -51,6 +51,12 @@ class RankCounters(BatchObserver):
         taken, self._receiving = self._receiving, []
         return taken
 
+    def submitted(self, request: BatchRequest) -> None:
+        """A request was taken on."""
+
+    def aborted(self, request: BatchRequest) -> None:
+        """Its client went away before the answer was complete."""
+
     def transferred(self, tokens: int, seconds: float) -> None:
         """The keys and values of a prompt came in."""
 
@@ -73,10 +79,6 @@ class EnginePage(Protocol):
 
     def note(self, number: int, gauges: Gauges, now: float) -> None:
         """The gauges of a rank after it has advanced to `now`. The engine decides whether the page follows."""
-        ...
-
-    def aborted(self) -> None:
-        """A client went away before its answer was complete."""
         ...
 
     def render(self, gauges: Sequence[Gauges], names: frozenset[str] | None = None) -> bytes:

@@ -30,7 +30,8 @@ _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _MOST_SELECTIONS = 16
 
 Labels = tuple[tuple[str, str], ...]
-SlotKey = tuple[int, str, tuple[str, ...]]  # rank; sample name; values of the labels that tell series apart, in order
+# Rank; sample name; values of the labels that tell series apart, in the order of the page, but a bucket's bound last.
+SlotKey = tuple[int, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,7 @@ def make_template(recording: Recording, ranks: int) -> Template:
                 if labels is None:
                     continue
                 line = add(_prefix(series.name, labels), series.name, True)
-                apart = tuple(value for name, value in labels if name not in recording.common)
-                slots[rank, series.name, apart] = line
+                slots[rank, series.name, _apart(labels, recording.common)] = line
                 keeps_value = family.is_gauge and series.name in recording.constant
                 initial[line] = series.value if keeps_value else 0.0
                 if unborn:
@@ -187,6 +187,11 @@ def format_value(value: float) -> str:
 def replaced(labels: Labels, changes: Mapping[str, object]) -> Labels:
     """The labels with new values for those that are there."""
     return tuple((name, str(changes.get(name, value))) for name, value in labels)
+
+
+def _apart(labels: Labels, common: frozenset[str]) -> tuple[str, ...]:
+    bound = tuple(value for name, value in labels if name == "le")
+    return tuple(value for name, value in labels if name not in common and name != "le") + bound
 
 
 def _select(template: Template, names: frozenset[str]) -> list[int]:

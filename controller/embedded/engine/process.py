@@ -17,15 +17,25 @@ from dataclasses import dataclass
 from controller.embedded.engine.config import EngineConfig, EngineLoad
 from controller.embedded.engine.counters import EnginePage, Gauges
 from controller.embedded.engine.handover import Handovers
-from controller.embedded.engine.kinds import EngineDialect
+from controller.embedded.engine.kinds import EngineDialect, EngineKind
 from controller.embedded.engine.receiver import KvSource, Receiver
 from controller.embedded.engine.sglang import SglangPage
+from controller.embedded.engine.sglang_encoder import SglangEncoderPage
 from controller.embedded.engine.streams import HandoverFailed, Stream
 from controller.embedded.engine.vllm import VllmPage
 from controller.foundation import Clock
 from controller.plant import BatchRequest, ContinuousBatch, RequestState
 
 _WAITING_WEIGHT = 4  # vLLM's data-parallel coordinator
+
+
+def make_page(config: EngineConfig, started_seconds: float) -> EnginePage:
+    """The metrics page of an engine of this kind and dialect."""
+    if config.dialect is EngineDialect.VLLM:
+        return VllmPage(config, started_seconds)
+    if config.kind is EngineKind.ENCODE:
+        return SglangEncoderPage(config, started_seconds)
+    return SglangPage(config, started_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +56,7 @@ class EngineProcess:
         self.started_seconds = clock.now()
         self._clock = clock
         self._wake = wake
-        make_page = VllmPage if config.dialect is EngineDialect.VLLM else SglangPage
-        self._page: EnginePage = make_page(config, self.started_seconds)
+        self._page = make_page(config, self.started_seconds)
         self._counters = [self._page.rank(number) for number in range(config.data_parallel)]
         self._ranks = [ContinuousBatch(config.service, config.limits, counters) for counters in self._counters]
         self._turn = 0
@@ -134,6 +143,7 @@ class EngineProcess:
         batch, now = self._ranks[number], self._clock.now()
         request = batch.submit(stream, prompt_tokens, output_tokens, now, remote=source is not None, keep=keep)
         request.arrived_seconds = now if arrived_seconds is None else arrived_seconds
+        self._counters[number].submitted(request)
         ticket = Ticket(number, request, stream, source)
         if source is not None:
             self._tickets[id(request)] = ticket
@@ -152,7 +162,7 @@ class EngineProcess:
         if fetch is not None:
             fetch.cancel()
         self._ranks[ticket.rank].abort(ticket.request)
-        self._page.aborted()
+        self._counters[ticket.rank].aborted(ticket.request)
         self._wake()
 
     def let_go(self, ticket: Ticket) -> None:

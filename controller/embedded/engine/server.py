@@ -198,6 +198,8 @@ class EngineServer:
         match (request.method, request.path):
             case ("POST", "/v1/completions"):
                 return await self._complete(request)
+            case ("POST", "/encode") if self.config.kind is EngineKind.ENCODE:
+                return await self._complete(request)
             case ("POST", "/kv/fetch" | "/kv/renew") if self.config.kind is EngineKind.PREFILL:
                 return await self._hand_over(request)
             case ("GET", "/health" | "/ping" | "/health_generate"):

@@ -39,7 +39,6 @@ _FILES = {
     EngineKind.SERVER: ("sglang-v0.5.23-unified.txt.gz", "unified"),
     EngineKind.PREFILL: ("sglang-v0.5.23-prefill.txt.gz", "prefill"),
     EngineKind.DECODE: ("sglang-v0.5.23-unified.txt.gz", "decode"),
-    EngineKind.ENCODE: ("sglang-v0.5.23-unified.txt.gz", "unified"),
 }
 _DECODE_LOG_INTERVAL = 40  # decode steps between two refreshes of the gauges: the default of --decode-log-interval
 _PAGE_TOKENS = 64
@@ -80,10 +79,6 @@ class SglangPage:
     def note(self, number: int, gauges: Gauges, now: float) -> None:
         """The gauges of a rank, shown when SGLang would show them."""
         self._ranks[number].note(gauges, now)
-
-    def aborted(self) -> None:
-        """A client went away."""
-        self._requests.aborted += 1
 
     def render(self, gauges: Sequence[Gauges], names: frozenset[str] | None = None) -> bytes:
         """The page; its gauges are the last ones noted that were due."""
@@ -213,6 +208,9 @@ class _Rank(RankCounters):
 
     def handed_over(self, request: BatchRequest, at_seconds: float) -> None:
         self._requests.finished(request, at_seconds)
+
+    def aborted(self, request: BatchRequest) -> None:
+        self._requests.aborted += 1
 
     def handover_failed(self, request: BatchRequest, at_seconds: float) -> None:
         self._requests.aborted += 1

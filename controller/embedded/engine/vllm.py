@@ -61,9 +61,6 @@ class VllmPage:
     def note(self, number: int, gauges: Gauges, now: float) -> None:
         """Nothing: gauges follow every step."""
 
-    def aborted(self) -> None:
-        """Nothing: a client's abort is not counted (vllm#31503)."""
-
     def render(self, gauges: Sequence[Gauges], names: frozenset[str] | None = None) -> bytes:
         """The page with these gauges."""
         for rank, now in zip(self._ranks, gauges, strict=True):

@@ -5,6 +5,8 @@
   family is absent, and the reading says so.
 * Once the realtime family is printed, a mode of it that is not there yet is missing, not taken from the other counters:
   two sources would make one jump.
+* An encoder (`--encoder-only`) prints none of this. What it has in flight is what it received less what has ended; it
+  does not tell its queue from its batch, and before its first request it prints nothing at all.
 * `num_queue_reqs` contains neither requests that wait for a grammar nor the queues of prefill/decode separation.
 """
 
@@ -33,6 +35,8 @@ _PROMPT = counter("prompt_tokens")
 _CACHED = counter("cached_tokens")
 _GENERATION = counter("generation_tokens")
 _FINISHED = counter("num_requests")
+_ENCODER_RECEIVED = counter("encoder_requests_received")
+_ENCODER_ENDED = counter("encoder_requests")  # success and error
 _TTFT = histogram("time_to_first_token_seconds")
 _ITL = histogram("inter_token_latency_seconds", "time_per_output_token_seconds")  # renamed in 0.4.6
 
@@ -43,6 +47,8 @@ _ROLE_OF_TYPE = {"prefill": Role.PREFILL, "decode": Role.DECODE}
 
 def _read(draft: Draft) -> EngineReading:
     view = draft.view
+    if view.has(_ENCODER_RECEIVED):
+        return _read_encoder(draft)
     role = _role(draft)
     basis, computed, cached, generated = _tokens(draft)
     if role is Role.PREFILL:
@@ -68,6 +74,25 @@ def _read(draft: Draft) -> EngineReading:
         kv_cache_usage=draft.take("kv_cache_usage", view.share, _KV_USAGE),
         process_start_time_seconds=draft.take("process_start_time_seconds", view.single, PROCESS_START),
     )
+
+
+def _read_encoder(draft: Draft) -> EngineReading:
+    running = draft.take("running_requests", _encoding, draft.view)
+    return EngineReading(
+        engine="sglang",
+        running_requests=running,
+        waiting_requests=None if running is None else 0.0,  # those are among the running
+        finished_requests=draft.take("finished_requests", draft.view.optional_total, _ENCODER_ENDED),
+        counter_basis="encoder_requests",
+    )
+
+
+def _encoding(view: View) -> float:
+    # An ended request is counted for the first time when one has ended.
+    encoding = view.total(_ENCODER_RECEIVED) - (view.optional_total(_ENCODER_ENDED) or 0.0)
+    if encoding < 0:
+        raise Unobserved(MissingReason.INCONSISTENT, "more requests ended than were received")
+    return encoding
 
 
 def _role(draft: Draft) -> Role | None:
@@ -157,6 +182,8 @@ SGLANG = Profile(
         _CACHED,
         _GENERATION,
         _FINISHED,
+        _ENCODER_RECEIVED,
+        _ENCODER_ENDED,
         _TTFT,
         _ITL,
     ),

@@ -39,8 +39,10 @@ _TTFT = histogram("time_to_first_token_seconds")
 _ITL = histogram("inter_token_latency_seconds", "time_per_output_token_seconds")
 
 _GAUGES = (_RUNNING, _WAITING, _WAITING_BY_REASON, _KV_USAGE)
-# `completed_waiting` has its blocks and waits for a place in the batch, as any other request does.
-_KV_NOT_HERE = ("waiting_to_start", "in_progress")
+# The one stage in which a request waits for somebody else. No transfer begins while all slots or blocks are taken, so
+# `waiting_to_start` is a queue of the decode process itself: 0.32 counts those under the reason `capacity` (recorded: 8 of
+# 8 slots taken, and two of them). `completed_waiting` has its blocks and waits for a slot.
+_KV_UNDER_WAY = "in_progress"
 
 
 def _read(draft: Draft) -> EngineReading:
@@ -78,7 +80,7 @@ def _waiting(view: View) -> float:
 
 def _kv_waiting(view: View, role: Role | None) -> float:
     if view.has(_KV_FETCH_BY_STAGE):
-        return sum(view.total(_KV_FETCH_BY_STAGE, stage=stage) for stage in _KV_NOT_HERE)
+        return view.total(_KV_FETCH_BY_STAGE, stage=_KV_UNDER_WAY)
     if role is Role.DECODE:
         # 0.21 to 0.31: on a decode process, what is deferred waits for KV blocks (rarely for a grammar or an adapter).
         return view.total(_WAITING_BY_REASON, reason="deferred")

@@ -174,7 +174,7 @@ async def test_a_request_that_waits_at_the_decode_process_keeps_its_blocks_held(
 async def test_a_transfer_under_way_is_shown_as_such(
     start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
 ) -> None:
-    first = await start_engine(**PREFILL, kv_transfer_tokens_per_second=10.0)  # 100 s for 1,000 tokens
+    first = await start_engine(**PREFILL, kv_transfer_tokens_per_second=40.0)  # 25 s for 1,000 tokens
     second = await start_engine(**DECODE)
     answer = asyncio.create_task(decode(http, second, 1000, 5, await prefill(http, first, 1000)))
     await until(lambda: second.load() == EngineLoad(0, 1), clock)
@@ -183,7 +183,7 @@ async def test_a_transfer_under_way_is_shown_as_such(
     assert shown["vllm:num_requests_kv_fetch_by_stage/in_progress"] == 1
     assert shown["vllm:kv_cache_usage_perc"] > 0
     assert await answer == 5
-    assert (await scrape(http, second))["vllm:nixl_xfer_time_seconds_sum"] >= 99.9
+    assert (await scrape(http, second))["vllm:nixl_xfer_time_seconds_sum"] >= 24.9
 
 
 @pytest.mark.parametrize("restarted", [pytest.param(False, id="and is gone"), pytest.param(True, id="and is back")])
@@ -214,7 +214,7 @@ async def test_a_prefill_process_that_ends_during_a_transfer_makes_the_decode_fa
     answer = asyncio.create_task(decode(http, second, 1000, 5, await prefill(http, first, 1000)))
     await until(lambda: second.load().waiting == 1, clock)
     await first.stop()
-    with pytest.raises(RuntimeError, match="cannot be fetched"):
+    with pytest.raises(RuntimeError, match="the blocks"):
         await answer
     assert second.load() == EngineLoad(0, 0)
 
@@ -289,7 +289,7 @@ async def test_an_sglang_pair_computes_when_the_decode_side_has_asked_and_counts
 async def test_the_queues_of_an_sglang_pair_show_who_waits_for_what(
     start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
 ) -> None:
-    first = await start_engine(**PREFILL, **SGLANG, kv_transfer_tokens_per_second=10.0)
+    first = await start_engine(**PREFILL, **SGLANG, kv_transfer_tokens_per_second=30.0)
     second = await start_engine(**DECODE, **SGLANG, kv_cache_tokens=1100)
     bodies = [pair_body(1000, 5, first, room) for room in (1, 2)]
     answers = [asyncio.create_task(complete(http, second, body)) for body in bodies]
@@ -349,7 +349,7 @@ async def test_the_gauges_of_sglang_stand_still_between_two_reports(
     await until(lambda: engine.load().running == 1, clock)
     streams.append(asyncio.create_task(complete(http, engine, {"prompt_tokens": 10, "max_tokens": 5})))
     await until(lambda: engine.load() == EngineLoad(1, 1), clock)
-    shown = []
+    shown: list[float] = []
     while not shown or shown[-1] == 0:
         shown.append((await scrape(http, engine))["sglang:num_queue_reqs"])
         assert (await scrape(http, engine))["sglang:num_running_reqs"] == 1

@@ -12,9 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from controller.embedded.engine import EngineConfig, EngineDialect, EngineKind
 from controller.embedded.engine.counters import EnginePage, Gauges
-from controller.embedded.engine.sglang import SglangPage
+from controller.embedded.engine.process import make_page
 from controller.embedded.engine.streams import Stream
-from controller.embedded.engine.vllm import VllmPage
 from controller.plant import ContinuousBatch, ServiceTime
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "metrics"
@@ -43,7 +42,7 @@ def series(text: str) -> dict[Key, float]:
 
 
 def page_of(config: EngineConfig) -> EnginePage:
-    return VllmPage(config, 1.7e9) if config.dialect is EngineDialect.VLLM else SglangPage(config, 1.7e9)
+    return make_page(config, 1.7e9)
 
 
 def worked(config: EngineConfig) -> str:
@@ -56,23 +55,34 @@ def worked(config: EngineConfig) -> str:
             batch.submit(Stream(streaming), 100, 1 if prefills else 50, 0.0, remote=decodes, keep=prefills)
             for streaming in (True, False)
         ]
+        for request in requests:
+            page.rank(number).submitted(request)
         batch.next_event_seconds()
         for request in page.rank(number).take_receiving():
             batch.deliver(request)
         batch.advance(1000.0)
         for request in requests if prefills else ():
             page.rank(number).handed_over(request, 1000.0)
-    page.aborted()
+    page.rank(0).aborted(requests[0])
     return page.render([Gauges()] * config.data_parallel).decode()
 
 
-# SGLang prints cached tokens after the first hit of its cache, which no prompt of ours makes.
-_UNBORN = {"sglang:cached_tokens_total", "sglang:realtime_tokens_total/prefill_cache"}
+# SGLang prints cached tokens after the first hit of its cache, which no prompt of ours makes; our encoders keep nothing,
+# and neither preprocessing nor the way of the embeddings takes them time.
+_UNBORN = {
+    "sglang:cached_tokens_total",
+    "sglang:realtime_tokens_total/prefill_cache",
+    "sglang:encoder_cache_size_mb",
+    "sglang:encoder_cache_entries",
+}
+_UNBORN_FAMILIES = ("sglang:encoder_preprocess_seconds", "sglang:encoder_transfer_seconds")
 
 
 def born(found: dict[Key, float]) -> set[Key]:
     def is_born(key: Key) -> bool:
         name, labels = key
+        if name.startswith(_UNBORN_FAMILIES):
+            return False
         return name not in _UNBORN and f"{name}/{dict(labels).get('mode')}" not in _UNBORN
 
     return {key for key in found if is_born(key)}
@@ -88,6 +98,7 @@ def born(found: dict[Key, float]) -> set[Key]:
         pytest.param("sglang-01", "example/model-8b", {}, id="an SGLang server"),
         pytest.param("sglang-02", "example/model-8b", {"kind": EngineKind.PREFILL}, id="an SGLang prefill process"),
         pytest.param("sglang-04", "example/model-8b", {"data_parallel": 4}, id="an SGLang server of four ranks"),
+        pytest.param("sglang-08", "example/model-8b", {"kind": EngineKind.ENCODE}, id="an SGLang encoder"),
     ],
 )
 def test_a_page_after_work_has_the_series_of_the_recorded_one(
@@ -130,7 +141,10 @@ def test_a_page_before_any_work_counts_nothing(kind: EngineKind, dialect: Engine
         if sample.value and not sample.name.endswith("_created")
     }
     assert counted == {}
-    assert len(series(text)) > 100
+    if (dialect, kind) == (EngineDialect.SGLANG, EngineKind.ENCODE):
+        assert text == ""  # every series of it has labels of its own, and none was used
+    else:
+        assert len(series(text)) > 100
 
 
 def test_what_describes_an_sglang_engine_fits_its_size() -> None:

@@ -55,9 +55,9 @@ async def test_a_stream_starts_with_the_first_token_and_goes_on_in_frames(
     engine = await start_engine()
     assert engine.host.startswith("127.")
     counts = await stream(http, engine.url, 100, 30)
-    assert counts[0] == 1
+    assert set(counts) <= {1, 9, 17, 25, 30}  # the first token, then frames of eight; a late reader finds two in one
     assert counts[-1] == 30
-    assert len(counts) <= 1 + 4  # frames of eight; a late reader may find two in one
+    assert counts == sorted(set(counts))
 
 
 async def test_what_the_counters_say_is_what_the_clients_got(

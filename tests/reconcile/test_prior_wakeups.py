@@ -1,0 +1,143 @@
+"""Which changes of what priors rest on wake a scaler, and which do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from controller.api import CONFIG_MAPS, INSTANCE_TYPES
+from controller.kube import KubeClient, WorkQueue, load_connection
+from controller.kube.observers import SILENT
+from controller.reconcile import ControllerCaches
+from tests.reconcile.harness import World
+from tests.reconcile.prior_world import artifact, config_map, config_map_of, local_prior, pool, prior_world, target
+
+
+class Watched:
+    """The caches of a controller that never works: what they put into the queue stays there."""
+
+    def __init__(self, team: World, client: KubeClient) -> None:
+        self.team = team
+        self.queue = WorkQueue()
+        self.caches = ControllerCaches(client, ["team"], self.queue, SILENT)
+
+    async def woken(self) -> list[str]:
+        """The keys that wait now, in the order in which they came, once everything written so far was seen."""
+        marker = self.team.server.put(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker", "namespace": "team"}}
+        )["metadata"]["resourceVersion"]
+        for informer in (*self.caches.informers, *self.caches.prior_informers):
+            async with asyncio.timeout(10.0):
+                while informer is self.caches.priors.config_maps and not self._saw(marker):
+                    await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # the other watches have their own connections
+        keys = []
+        while len(self.queue):
+            key = await self.queue.get()
+            assert key is not None
+            self.queue.done(key)
+            keys.append(key)
+        return keys
+
+    def _saw(self, version: str) -> bool:
+        seen = self.caches.priors.config_maps.store.get("team/marker")
+        return seen is not None and seen.metadata.resource_version == version
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
+    async with prior_world(tmp_path) as team:
+        target(team)
+        config_map(team, "17135.159")
+        team.scaler("asks", algorithm=local_prior())
+        team.scaler("embedded", algorithm=local_prior() | {"capacityPrior": {}})
+        team.scaler("plain")
+        client = KubeClient(
+            await load_connection(str(tmp_path / "kubeconfig")), user_agent="test", field_manager="test"
+        )
+        made = Watched(team, client)
+        tasks = [
+            asyncio.create_task(informer.run()) for informer in (*made.caches.informers, *made.caches.prior_informers)
+        ]
+        for informer in (*made.caches.informers, *made.caches.prior_informers):
+            await informer.wait_synced()
+        await made.woken()
+        yield made
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await client.close()
+
+
+def _relabelled(team: World) -> None:
+    def label(obj):
+        obj["metadata"]["labels"] = {"a": "b"}
+        obj["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "x" * 1000}
+
+    team.edit(CONFIG_MAPS, "local", label)
+
+
+def _another_key(team: World) -> None:
+    team.edit(CONFIG_MAPS, "local", lambda obj: obj["data"].update(notes="read me"))
+
+
+def _foreign(team: World) -> None:
+    team.server.put(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "foreign", "namespace": "team"},
+            "data": {"catalog.yaml": "of nobody"},
+        }
+    )
+
+
+WAKES: list[tuple[str, Callable[[World], None], set[str]]] = [
+    ("another catalog", lambda team: config_map(team, "999"), {"team/asks"}),
+    ("a broken catalog", lambda team: config_map_of(team, "["), {"team/asks"}),
+    ("a deleted catalog", lambda team: team.server.delete(CONFIG_MAPS, "local", "team"), {"team/asks"}),
+    ("another model", lambda team: artifact(team, "Qwen/Qwen3-32B"), {"team/asks", "team/embedded"}),
+    ("another board", lambda team: pool(team, {"product": "NVIDIA H100"}), {"team/asks", "team/embedded"}),
+    ("a pool that is gone", lambda team: team.server.delete(INSTANCE_TYPES, "h200"), {"team/asks", "team/embedded"}),
+    ("labels and annotations of the catalog's ConfigMap", _relabelled, set()),
+    ("another key of it", _another_key, set()),
+    ("a catalog that nobody asked for", _foreign, set()),
+    ("the progress of the artifact", lambda team: artifact(team, "Qwen/Qwen3-8B", nodes={"ready": 1}), set()),
+    ("free cards", lambda team: pool(team, {"manufacturer": "nvidia", "product": "NVIDIA H200", "memory": "143771Mi"}, accelerator={"remaining": "1"}), set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "woken"), [c[1:] for c in WAKES], ids=[c[0] for c in WAKES])
+async def test_what_a_prior_rests_on_wakes_those_who_ask_for_it_and_metadata_nobody(watched: Watched, change, woken):
+    change(watched.team)
+    assert set(await watched.woken()) == woken
+
+
+async def test_a_cache_keeps_only_the_catalog_of_a_config_map(watched: Watched):
+    _relabelled(watched.team)
+    _another_key(watched.team)
+    await watched.woken()
+    kept = watched.caches.priors.config_maps.store.get("team/local")
+    assert kept is not None
+    assert list(kept.data or {}) == ["catalog.yaml"]
+    assert kept.metadata.annotations is None
+
+
+async def test_a_changed_catalog_is_taken_up_long_before_the_interval(tmp_path: Path):
+    async with prior_world(tmp_path) as team:
+        target(team)
+        config_map(team, "1333.334")
+        (await team.replica(0)).load(1800, 600)
+        team.scaler(algorithm=local_prior(), sampling={"intervalSeconds": 300})
+        await team.controller()
+        await team.until(lambda: team.status().roles and team.status().roles[0].capacity, "decided once")
+        before = team.status()
+        _relabelled(team)
+        config_map(team, "4000")
+        await team.until(
+            lambda: team.status().roles[0].capacity.fingerprint != before.roles[0].capacity.fingerprint, ""
+        )
+        assert team.status().last_decision_time - before.last_decision_time < 150
