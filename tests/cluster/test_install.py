@@ -220,6 +220,14 @@ async def _live_through_everything(team: World) -> None:
     )
     (await api.delete(MODEL_DEPLOYMENT_SCALERS, "chat")).ok()
     await team.until(lambda: team.annotations().get("bound-by", "").startswith("younger/"), "the younger takes over")
+    await team.target("guessed")
+    latency = {"ttftTargetMilliseconds": "2000", "itlTargetMilliseconds": "33"}
+    prior = {"type": "TokenThroughput", "tokenThroughput": latency, "capacityPrior": {}}
+    await team.scaler("guessed", target="guessed", mode="Shadow", algorithm=prior)
+    await team.until(
+        lambda: team.reason("CapacityPriorResolved", "guessed") == "RoleIdentityUnresolved",
+        "no InstanceType and no Node says what hardware it is",
+    )
 
 
 async def test_beside_an_operator_the_controller_lives_under_its_own_permissions_and_needs_all_of_them(
