@@ -65,28 +65,41 @@ class Bounds(NamedTuple):
     max_bytes: int = MAX_BYTES
     max_depth: int = MAX_DEPTH
     max_nodes: int = MAX_NODES
+    aliases: bool = False
 
 
 CATALOG_BOUNDS: Final = Bounds()
+# Manifests nest deeper (schemas, managed fields), and what writes them may write a repeated part as an alias.
+MANIFEST_BOUNDS: Final = Bounds(max_bytes=8 * MAX_BYTES, max_depth=64, aliases=True)
 
 
 def read_document(text: str | bytes, bounds: Bounds = CATALOG_BOUNDS) -> object:
     """The plain value (dict, list, str, int, float, bool, None) of the one document in `text`. Raises DocumentError."""
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(data) > bounds.max_bytes:
-        raise DocumentError(
-            f"the document has {len(data):,} bytes; the limit is {bounds.max_bytes:,}: split the catalog"
-        )
-    try:
-        decoded = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentError(f"byte {error.start} is not UTF-8: save the document as UTF-8 text") from None
+    decoded = _decoded(text, bounds)
     if decoded.lstrip()[:1] == "{":
         try:
             return _read_json(decoded, bounds)
         except _NotJson:
             pass  # a YAML flow mapping starts with a brace too
-    return _read_yaml(decoded, bounds)
+    values = _read_yaml(decoded, bounds, most=1)
+    if not values:
+        raise DocumentError("the document is empty")
+    return values[0]
+
+
+def read_documents(text: str | bytes, bounds: Bounds = MANIFEST_BOUNDS) -> list[object]:
+    """The plain values of all documents in a YAML or JSON text, as a manifest holds them. Raises DocumentError."""
+    return _read_yaml(_decoded(text, bounds), bounds, most=bounds.max_nodes)
+
+
+def _decoded(text: str | bytes, bounds: Bounds) -> str:
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) > bounds.max_bytes:
+        raise DocumentError(f"the document has {len(data):,} bytes; the limit is {bounds.max_bytes:,}: split it")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"byte {error.start} is not UTF-8: save the document as UTF-8 text") from None
 
 
 class _NotJson(Exception):
@@ -100,7 +113,7 @@ def _read_json(text: str, bounds: Bounds) -> object:
         nonlocal nodes
         nodes += len(pairs) + 1
         if nodes > bounds.max_nodes:
-            raise DocumentError(f"the document has more than {bounds.max_nodes:,} nodes: split the catalog")
+            raise DocumentError(f"the document has more than {bounds.max_nodes:,} nodes: split it")
         mapping = dict(pairs)
         if len(mapping) < len(pairs):
             seen: set[str] = set()
@@ -136,9 +149,9 @@ def _within_depth(value: object, depth: int) -> bool:
     return True
 
 
-def _read_yaml(text: str, bounds: Bounds) -> object:
+def _read_yaml(text: str, bounds: Bounds, most: int) -> list[object]:
     try:
-        return _build(yaml.parse(text, Loader=_Loader), bounds)
+        return _build(yaml.parse(text, Loader=_Loader), bounds, most)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -149,68 +162,88 @@ def _read_yaml(text: str, bounds: Bounds) -> object:
 _MISSING: Final = object()
 
 
-def _build(events: Any, bounds: Bounds) -> object:
-    """The value of the single document in an event stream. One stack frame per open collection."""
-    stack: list[dict[str, object] | list[object]] = []
-    keys: list[object] = []  # the pending key of each open mapping, _MISSING when a key comes next
-    root: object = _MISSING
+class _Open:
+    """A collection that is being read: its value, its pending key (`_MISSING` when a key comes next, or in a list), its
+    anchor, and how many nodes there were before it."""
+
+    __slots__ = ("anchor", "before", "key", "value")
+
+    def __init__(self, value: dict[str, object] | list[object], anchor: str | None, before: int) -> None:
+        self.value = value
+        self.key: object = _MISSING
+        self.anchor = anchor
+        self.before = before
+
+
+def _build(events: Any, bounds: Bounds, most: int) -> list[object]:
+    """The values of the documents in an event stream, `most` of them. One stack entry per open collection."""
+    stack: list[_Open] = []
+    roots: list[object] = []
+    anchors: dict[str, tuple[object, int]] = {}  # name → value, nodes in it
     nodes = 0
     for event in events:
         kind = type(event)
+        size = 1
+        value: object
         if kind is yaml.ScalarEvent:
-            _check_node(event)
-            value: object = event.value
+            _check_node(event, bounds)
             if len(event.value) > MAX_SCALAR:
                 raise _at(event, f"a scalar has more than {MAX_SCALAR:,} characters")
-            if event.implicit[0]:
-                value = _resolve(event.value)
+            value = _resolve(event.value) if event.implicit[0] else event.value
+            if event.anchor is not None:
+                anchors[event.anchor] = (value, 1)
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-            _check_node(event)
+            _check_node(event, bounds)
             if len(stack) >= bounds.max_depth:
                 raise _at(event, f"the document is nested deeper than {bounds.max_depth} levels")
             value = {} if kind is yaml.MappingStartEvent else []
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            stack.pop()
-            keys.pop()
+            closed = stack.pop()
+            if closed.anchor is not None:
+                anchors[closed.anchor] = (closed.value, nodes - closed.before)
             continue
         elif kind is yaml.AliasEvent:
-            raise _at(event, "aliases are not accepted: write the value out")
-        elif kind is yaml.DocumentStartEvent and root is not _MISSING:
+            if not bounds.aliases:
+                raise _at(event, "aliases are not accepted: write the value out")
+            if event.anchor not in anchors:
+                raise _at(event, f"alias {_show(event.anchor)} refers to nothing that is complete")
+            value, size = anchors[event.anchor]
+        elif kind is yaml.DocumentStartEvent and len(roots) >= most:
             raise _at(event, "a second document follows: a catalog is exactly one document")
         else:
             continue
-        nodes += 1
+        # What an alias repeats counts each time: whoever walks the value walks it each time.
+        nodes += size
         if nodes > bounds.max_nodes:
-            raise _at(event, f"the document has more than {bounds.max_nodes:,} nodes: split the catalog")
+            raise _at(event, f"the document has more than {bounds.max_nodes:,} nodes: split it")
         if not stack:
-            root = value
+            roots.append(value)
         else:
-            _place(stack[-1], keys, value, event)
-        if kind is not yaml.ScalarEvent:
-            stack.append(value)  # type: ignore[arg-type]
-            keys.append(_MISSING)
-    if root is _MISSING:
-        raise DocumentError("the document is empty")
-    return root
+            _place(stack[-1], value, event)
+        if kind is not yaml.ScalarEvent and kind is not yaml.AliasEvent:
+            stack.append(_Open(value, event.anchor, nodes - 1))  # type: ignore[arg-type]
+    return roots
 
 
-def _place(parent: dict[str, object] | list[object], keys: list[object], value: object, event: Any) -> None:
-    if isinstance(parent, list):
-        parent.append(value)
-    elif keys[-1] is _MISSING:
+def _place(parent: _Open, value: object, event: Any) -> None:
+    if isinstance(parent.value, list):
+        parent.value.append(value)
+    elif parent.key is _MISSING:
         if not isinstance(event, yaml.ScalarEvent):
             raise _at(event, "a mapping key must be a plain word")
         key = event.value  # keys are field names: never numbers or booleans
-        if key in parent:
+        if key in parent.value:
             raise _at(event, f"key {_show(key)} is given twice in one mapping: keep one")
-        keys[-1] = key
+        if key == "<<":
+            raise _at(event, "merge keys are not accepted: write the fields out")
+        parent.key = key
     else:
-        parent[keys[-1]] = value  # type: ignore[index]
-        keys[-1] = _MISSING
+        parent.value[parent.key] = value  # type: ignore[index]
+        parent.key = _MISSING
 
 
-def _check_node(event: Any) -> None:
-    if event.anchor is not None:
+def _check_node(event: Any, bounds: Bounds) -> None:
+    if event.anchor is not None and not bounds.aliases:
         raise _at(event, "anchors are not accepted: write the value out")
     if event.tag is not None and not (event.tag == "!" and isinstance(event, yaml.ScalarEvent)):
         raise _at(event, f"tag {_show(event.tag)} is not accepted: write a plain or quoted value")

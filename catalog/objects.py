@@ -6,12 +6,10 @@ resources are damaged is handed on with the damage named, and inference refuses 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-
-import msgspec
-import orjson
 
 from catalog.inputs import ArtifactInput, HardwareInput, Hub, RoleInput
 from catalog.role_hardware import group_label, says_hardware
@@ -119,9 +117,8 @@ def role_inputs(documents: Iterable[object]) -> list[RoleInput]:
     UsageError when there is no ModelDeployment, or several, or none of its roles can be read.
     """
     by_kind: dict[str, list[bytes]] = {}
-    for document in documents:
-        if isinstance(document, Mapping):
-            by_kind.setdefault(str(document.get("kind")), []).append(_bytes(document))
+    for document in _flattened(documents):
+        by_kind.setdefault(str(document.get("kind")), []).append(_bytes(document))
     deployments = [decode_view(ModelDeployment, data) for data in by_kind.get("ModelDeployment", ())]
     if len(deployments) != 1:
         raise UsageError(f"the file must hold exactly one ModelDeployment, found {len(deployments)}")
@@ -150,8 +147,18 @@ def _nodes_of(pool: InstanceType | None, nodes: Sequence[Node]) -> list[Node]:
     return [node for node in nodes if group and node.metadata.label(group_label(group)) == "true"]
 
 
+def _flattened(documents: Iterable[object]) -> Iterator[Mapping[str, object]]:
+    """The objects of a file; `kubectl get -o yaml` writes several as one List."""
+    for document in documents:
+        if not isinstance(document, Mapping):
+            continue
+        items = document.get("items")
+        if document.get("kind") == "List" and isinstance(items, list):
+            yield from (item for item in items if isinstance(item, Mapping))
+        else:
+            yield document
+
+
 def _bytes(document: Mapping[str, object]) -> bytes:
-    try:
-        return orjson.dumps(document, default=str, option=orjson.OPT_NON_STR_KEYS)
-    except (TypeError, ValueError):
-        return msgspec.json.encode({})
+    # orjson knows no integer beyond 64 bits; such a member is damage like any other, and named as such.
+    return json.dumps(document, default=str).encode()

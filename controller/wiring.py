@@ -22,6 +22,7 @@ from controller.api import (
     CUSTOM_RESOURCE_DEFINITIONS,
     FIELD_MANAGER,
     GROUP,
+    LEASES,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     VERSION,
@@ -36,6 +37,7 @@ from controller.kube import (
     ConsistencyStore,
     Elector,
     EventRecorder,
+    EventType,
     Forbidden,
     Informer,
     KubeClient,
@@ -43,6 +45,7 @@ from controller.kube import (
     LeaseLock,
     LeaseTimes,
     NotFound,
+    ObjectRef,
     ReconcileOutcome,
     WorkQueue,
     load_connection,
@@ -198,6 +201,7 @@ class Controller:
                 identity=settings.identity,
                 times=times,
                 observer=kube_metrics,
+                on_new_leader=self._announce_leader,
             )
             self._client.gate = self._elector.check_write
         self._election: asyncio.Task[None] | None = None
@@ -385,6 +389,13 @@ class Controller:
     async def _close_deployments(self) -> None:
         if self._deployments is not None:
             await self._deployments.close()
+
+    def _announce_leader(self, leader: str) -> None:
+        """An event on the Lease, as client-go writes it: `kubectl describe lease` then tells who led since when."""
+        election = self._settings.leader_election
+        if election is not None and leader == self._settings.identity:
+            lease = ObjectRef(LEASES.api_version, LEASES.kind, election.name, election.namespace)
+            self._events.event(lease, EventType.NORMAL, "LeaderElection", "Elect", f"{leader} became leader")
 
     async def _stop_election(self) -> None:
         if self._election is not None:

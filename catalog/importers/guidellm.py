@@ -58,7 +58,9 @@ def read_report(file: SourceFile, options: ImportOptions, tool: str) -> Iterator
     if not benchmarks:
         raise Refused(Rule.EMPTY, "the report holds no benchmark")
     metadata = section(document, "metadata")
-    version = next((v for key in ("guidellm_version", "version") if isinstance(v := metadata.get(key), str)), None)
+    # `version` beside it is the number of the layout.
+    texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
+    version = text(texts, "guidellm_version") or text(texts, "version")
     source = Source(tool=tool, version=version, image=options.image, run=options.run, date=options.date)
     for index, benchmark in enumerate(benchmarks):
         try:

@@ -76,7 +76,7 @@ def _candidate(document: Record, file: SourceFile, options: ImportOptions) -> Ca
         identity=identity,
         source=Source(
             tool=TOOL,
-            version=str(document.get("version") or "") or None,
+            version=_version(document),
             image=options.image or _image(document),
             run=options.run or text(run, "uid"),
             date=options.date or (start[:10] if start else None),
@@ -143,10 +143,16 @@ def _concurrency(load: Record, served: float | None, mean_e2el: float | None) ->
     return None
 
 
+def _version(document: Record) -> str | None:
+    """The version of the report, which YAML may read as a number."""
+    version = document.get("version")
+    return str(version) if isinstance(version, int | float) else text(document, "version")
+
+
 def _image(document: Record) -> str | None:
     for engine in _engines(document):
-        version = engine.get("tool_version")
-        if isinstance(version, str) and "/" in version:
+        version = text(engine, "tool_version")
+        if version is not None and "/" in version:
             return version
     return None
 

@@ -6,13 +6,13 @@ status: 0 done; 1 nothing was imported, or no capacity was found; 2 wrong usage 
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from catalog import (
     Catalog,
@@ -36,7 +36,9 @@ from catalog import (
     retire,
     role_inputs,
 )
+from catalog.document import DocumentError, read_documents
 from catalog.importers import FORMATS, ColdTail, ImportOptions, import_files
+from catalog.importers.fields import MAX_TEXT
 from controller.api import PriorWorkload, RoleKind
 from controller.cli import priors_view as view
 from controller.cli.options import Output, OutputOption
@@ -54,6 +56,8 @@ _Identity = Annotated[
         "--identity", help="Role/owner/model/quantization/engine/hardware/gpus=1,tp=1; degrees of 1 left out."
     ),
 ]
+# A day, and what only a typing error exceeds.
+_LONGEST_TARGET, _LONGEST_TEXT = 86_400_000.0, 10_000_000.0
 # Below this an import is over before a line could be read.
 _PROGRESS_AFTER_SECONDS = 1.0
 
@@ -103,10 +107,10 @@ def import_command(
         output_tokens=output_tokens,
         all_misses=all_misses,
         models=_models(model or []),
-        engine_version=engine_version,
-        image=image,
-        run=run,
-        date=date,
+        engine_version=_text("--engine-version", engine_version),
+        image=_text("--image", image),
+        run=_text("--run", run),
+        date=_day("--date", date),
         cold_tail=cold_tail,
     )
     existing = _load(out).catalog if out is not None and out.exists() else Catalog(name=out.stem if out else "imported")
@@ -150,6 +154,9 @@ def retire_command(
         raise UsageError("--out and --tombstones exclude each other: the first writes FILE anew, the second leaves it")
     if (identity is None) == (digest is None):
         raise UsageError("name what to retire: either --identity or --digest")
+    day, why = _day("--date", date), _text("--reason", reason)
+    if why is None:
+        raise UsageError("--reason is empty: say why, for whoever asks next year")
     loaded = _load(file)
     wanted = None if identity is None else _identity(identity).key
     chosen = tuple(
@@ -161,7 +168,7 @@ def retire_command(
     )
     if not chosen:
         raise UsageError(f"{file}: no such profile; list them with mdscaler priors show {file}")
-    after = retire(loaded.catalog, chosen, date=date or format_time(wall_now())[:10], reason=reason)
+    after = retire(loaded.catalog, chosen, date=day or format_time(wall_now())[:10], reason=why)
     target = tombstones or out or file
     if tombstones is not None:
         kept = _load(tombstones).catalog
@@ -178,14 +185,22 @@ def resolve(
         Path | None, typer.Option(help="File with a ModelDeployment, its ModelArtifact and InstanceType (or Nodes).")
     ] = None,
     catalog: Annotated[Path | None, typer.Option(help="Catalog file; the embedded one when left out.")] = None,
-    ttft: Annotated[float | None, typer.Option(min=0.001, help="TTFT target in milliseconds.")] = None,
-    itl: Annotated[float | None, typer.Option(min=0.001, help="ITL target in milliseconds.")] = None,
+    ttft: Annotated[
+        float | None, typer.Option(min=0.001, max=_LONGEST_TARGET, help="TTFT target in milliseconds.")
+    ] = None,
+    itl: Annotated[
+        float | None, typer.Option(min=0.001, max=_LONGEST_TARGET, help="ITL target in milliseconds.")
+    ] = None,
     quantile: Annotated[float, typer.Option(min=0.001, max=100, help="Quantile of the targets in per cent.")] = 95.0,
     headroom: Annotated[
         float, typer.Option(min=0.01, max=1.0, help="Share of the throughput that is planned with.")
     ] = 0.75,
-    input_tokens: Annotated[float | None, typer.Option(min=0.001, help="Mean prompt length of the traffic.")] = None,
-    output_tokens: Annotated[float | None, typer.Option(min=0.001, help="Mean answer length of the traffic.")] = None,
+    input_tokens: Annotated[
+        float | None, typer.Option(min=0.1, max=_LONGEST_TEXT, help="Mean prompt length of the traffic in tokens.")
+    ] = None,
+    output_tokens: Annotated[
+        float | None, typer.Option(min=0.1, max=_LONGEST_TEXT, help="Mean answer length of the traffic in tokens.")
+    ] = None,
     hit_ratio: Annotated[float, typer.Option(min=0, max=1, help="Measured prefix-cache hit ratio.")] = 0.0,
     workload: Annotated[
         PriorWorkload, typer.Option(help="Profile: as measured. Observed: converted to the mix of the traffic.")
@@ -276,6 +291,21 @@ def _identity(text: str) -> Identity:
         raise UsageError(f"--identity: {error}") from None
 
 
+def _text(option: str, value: str | None) -> str | None:
+    """What a catalog can hold of an option; blank is none."""
+    if value is not None and (len(value) > MAX_TEXT or not value.isprintable()):
+        raise UsageError(f"{option} takes one line of at most {MAX_TEXT} characters")
+    return value if value is not None and value.strip() else None
+
+
+def _day(option: str, value: str | None) -> str | None:
+    day = _text(option, value)
+    try:
+        return None if day is None else dt.date.fromisoformat(day).isoformat()
+    except ValueError:
+        raise UsageError(f"{option} {day}: write a day such as 2026-01-21") from None
+
+
 def _models(pairs: list[str]) -> dict[str, str]:
     table: dict[str, str] = {}
     for pair in pairs:
@@ -302,9 +332,9 @@ def _load(path: Path) -> LoadedCatalog:
 
 def _documents(path: Path) -> list[object]:
     try:
-        return list(yaml.safe_load_all(_read(path)))
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+        return read_documents(_read(path))
+    except DocumentError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _write(path: Path, catalog: Catalog) -> None:

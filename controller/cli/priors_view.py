@@ -34,13 +34,13 @@ def validation(results: Sequence[tuple[Path, CatalogResult]], output: Output) ->
     lines = []
     for path, result in results:
         if isinstance(result, CatalogFailure):
-            lines.append(f"{path}: INVALID, {len(result.findings)} errors")
+            lines.append(f"{path}: INVALID, {_counted(len(result.findings), 'error')}")
             lines += [f"  {str(finding).removeprefix(': ')}" for finding in result.findings]
         else:
             points = sum(len(profile.points) for profile in result.catalog.profiles)
             lines.append(
-                f"{path}: valid, {len(result.catalog.profiles)} profiles, {points} points, "
-                f"{len(result.catalog.retired)} tombstones, {catalog_digest(result.catalog)}"
+                f"{path}: valid, {_counted(len(result.catalog.profiles), 'profile')}, {_counted(points, 'point')}, "
+                f"{_counted(len(result.catalog.retired), 'tombstone')}, {catalog_digest(result.catalog)}"
             )
     return "\n".join(lines)
 
@@ -77,7 +77,8 @@ def imported(report: ImportReport, out: Path | None, output: Output, *, every_re
             summary["refusals"] = [_refusal(refusal) for refusal in report.refusals]
         return _json(summary)
     lines = [
-        f"{report.read:,} rows read, {report.imported:,} imported into {len(report.catalog.profiles)} profiles "
+        f"{_counted(report.read, 'row')} read, {report.imported:,} imported into "
+        f"{_counted(len(report.catalog.profiles), 'profile')} "
         f"({report.superseded} superseded by newer runs), {len(report.refusals):,} refused"
     ]
     for rule, count in report.refused.items():
@@ -120,7 +121,8 @@ def merged(result: MergeResult, out: Path | None, output: Output) -> str:
             }
         )
     where = f"written: {out}" if out else "nothing was written: give --out FILE"
-    return f"{profiles} profiles, {result.superseded} superseded, {len(result.retired)} kept out by tombstones\n{where}"
+    kept_out = f"{len(result.retired)} kept out by tombstones"
+    return f"{_counted(profiles, 'profile')}, {result.superseded} superseded, {kept_out}\n{where}"
 
 
 def retired(profiles: Sequence[Profile], out: Path, output: Output) -> str:
@@ -206,7 +208,7 @@ def shown(loaded: LoadedCatalog, profiles: Sequence[Profile], output: Output) ->
             for profile in profiles
         ]
         return _json({"catalog": loaded.source, "digest": catalog_digest(loaded.catalog), "profiles": entries})
-    lines = [f"{loaded.source} {catalog_digest(loaded.catalog)}: {len(profiles)} profiles"]
+    lines = [f"{loaded.source} {catalog_digest(loaded.catalog)}: {_counted(len(profiles), 'profile')}"]
     for profile in profiles:
         lines.append(f"{profile.identity} {profile.workload.label}")
         lines.append(f"  {loaded.index.digest(profile)}")
@@ -214,6 +216,10 @@ def shown(loaded: LoadedCatalog, profiles: Sequence[Profile], output: Output) ->
         lines.append(f"  total tokens/s by concurrency: {curve}")
     lines += [f"retired {stone.date}: {stone.key} ({stone.reason})" for stone in loaded.catalog.retired]
     return "\n".join(lines)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _number(value: float | None, digits: int = 3) -> float | None:

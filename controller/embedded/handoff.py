@@ -95,15 +95,19 @@ class Handoff:
             answer = await self._relay.ask(prefill.member, request.path, asked)
             body = orjson.dumps(message | {"kv_transfer_params": answer.get("kv_transfer_params")})
             unwilling = set(refused)
+            decode = self._chosen(EngineKind.DECODE, unwilling)
             while True:
-                decode = self._chosen(EngineKind.DECODE, unwilling)
                 try:
                     with self._roster.using(decode):
                         return await self._relay.first_token(request, decode.member, body, held.close)
-                except Refused as refusal:
-                    unwilling.add(refusal.uid)
                 except Broken as broken:
                     raise Broken(str(broken), prefill.member.uid) from None
+                except Refused as refusal:
+                    unwilling.add(refusal.uid)
+                    other = self._roster.choose(EngineKind.DECODE, unwilling)
+                    if other is None:
+                        raise
+                    decode = other
 
     async def _meet(
         self, request: web.BaseRequest, message: dict[str, Any], prefill: Worker, decode: Worker
@@ -125,27 +129,27 @@ class Handoff:
 
         computing = asyncio.create_task(compute(), name=f"prefill at {prefill.member.name}")
         begun = asyncio.Event()
-        with self._roster.using(decode):
-            answering = asyncio.create_task(
-                self._relay.first_token(request, decode.member, orjson.dumps(message), begun.set),
-                name=f"decode at {decode.member.name}",
-            )
-            try:
+        answering = asyncio.create_task(
+            self._relay.first_token(request, decode.member, orjson.dumps(message), begun.set),
+            name=f"decode at {decode.member.name}",
+        )
+        try:
+            with self._roster.using(decode):
                 await asyncio.wait((computing, answering), return_when=asyncio.FIRST_COMPLETED)
                 if not answering.done() and not begun.is_set() and computing.exception() is not None:
                     await computing  # raises: the decode member would wait in vain
                 response = await answering
-                if response.status == 200:
-                    with suppress(Refused, Broken, Rejected):
-                        await computing
-                return response
-            except Broken as broken:
-                raise Broken(str(broken), prefill.member.uid) from None
-            finally:
-                for task in (computing, answering):
-                    task.cancel()
-                await asyncio.wait((computing, answering))
-                held.close()  # the task may have been cancelled before its first step
+            if response.status == 200:
+                with suppress(Refused, Broken, Rejected):
+                    await computing
+            return response
+        except Broken as broken:
+            raise Broken(str(broken), prefill.member.uid) from None
+        finally:
+            for task in (computing, answering):
+                task.cancel()
+            await asyncio.gather(computing, answering, return_exceptions=True)
+            held.close()  # the task may have been cancelled before its first step
 
     def _chosen(self, kind: EngineKind, refused: Collection[str]) -> Worker:
         worker = self._roster.choose(kind, refused)

@@ -256,6 +256,6 @@ def _certificate_message(failure: BaseException) -> str:
     if any(word.lower() in text.lower() for word in strict):
         message += (
             " (Python 3.13 and later check certificates strictly by RFC 5280; "
-            "have the cluster's CA renewed, or relax the check with --tls-relax-x509-strict)"
+            "have the cluster's CA renewed, or set MDSCALER_TLS_RELAX_X509_STRICT=1 to relax the check)"
         )
     return message

@@ -27,6 +27,8 @@ from controller.kube.loaders import load_config_package
 from controller.kube.proxies import proxy_for
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# A variable, not an option: it goes for every command that connects.
+RELAX_VARIABLE = "MDSCALER_TLS_RELAX_X509_STRICT"
 _NO_USER = "(no user)"
 _SECRET_KEYS = frozenset(
     ("token", "password", "client-key-data", "id-token", "refresh-token", "access-token", "client-secret", "value")
@@ -66,8 +68,11 @@ async def load_connection(
 ) -> Connection:
     """The connection that the arguments and the environment describe; nothing is sent to the server yet.
 
-    Raises UsageError when no configuration is found, it cannot be read, or it lacks the context, cluster or user.
+    `relax_x509_strict`, or MDSCALER_TLS_RELAX_X509_STRICT=1 in the environment: accept certificates that RFC 5280 does
+    not allow, as Python did before 3.13. Raises UsageError when no configuration is found, it cannot be read, or it
+    lacks the context, cluster or user.
     """
+    relax_x509_strict = relax_x509_strict or environment.get(RELAX_VARIABLE, "").lower() in ("1", "true", "yes")
     paths = _kubeconfig_paths(kubeconfig, environment)
     settings = _Settings()
     source: CredentialSource

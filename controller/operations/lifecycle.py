@@ -3,7 +3,7 @@
 Components start from first to last and stop from last to first. A component that fails to start ends the run; a
 background task that ends in any way but cancellation ends the run (a watch that died in silence is worse than a
 restart). SIGTERM or SIGINT begins the stop; it has `grace_seconds` in all, and whoever exceeds it is abandoned and
-named. A second signal ends the process at once.
+named. A second signal ends the process at once. SIGUSR1 prints all stacks (`stack_dump`).
 
 Exit status: 0 after a signal, 1 after a failure or when the grace ran out.
 """
@@ -19,6 +19,7 @@ from typing import Any
 
 from controller.foundation import MdscalerError, monotonic
 from controller.operations.logging import get_logger
+from controller.operations.stack_dump import install_stack_dump
 
 
 async def _nothing() -> None:
@@ -137,6 +138,7 @@ class Lifecycle:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        install_stack_dump(loop)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._stopping.is_set():

@@ -162,6 +162,7 @@ async def test_only_the_leader_works_and_hands_over_in_order(tmp_path: Path):
 
 
 async def test_a_service_cache_that_never_fills_is_named_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """T6."""
     monkeypatch.setattr(wiring, "CACHE_SYNC_SECONDS", 0.5)
     async with cluster(tmp_path) as made:
         for verb in ("list", "watch"):

@@ -196,14 +196,33 @@ async def test_a_decode_member_that_dies_after_the_first_token_cuts_the_stream(
     assert (await scrape(http, first))["vllm:generation_tokens_total"] == 1
 
 
-async def test_blocks_that_are_held_go_to_another_decode_member_when_one_refuses(
-    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession
+@BOTH
+async def test_a_decode_member_that_refuses_costs_no_second_prefill(
+    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, dialect: EngineDialect
 ) -> None:
-    first, second = await start_engine(kind=PREFILL), await start_engine(kind=DECODE)
-    nobody = Member("gone", "gone", "http://127.0.0.1:1", DECODE)
+    first, second = [await start_engine(kind=kind, dialect=dialect) for kind in (PREFILL, DECODE)]
+    nobody = Member("gone", "gone", "http://127.0.0.1:1", DECODE, dialect)
     router.set_members([nobody, *members(first, second)])
     assert [await post(http, router) for _ in range(3)] == [(200, 20)] * 3
-    assert (await scrape(http, first))["vllm:generation_tokens_total"] == 3
+    generated = "vllm:generation_tokens_total" if dialect is EngineDialect.VLLM else "sglang:generation_tokens_total"
+    assert (await scrape(http, first))[generated] == 3
+
+
+@BOTH
+@pytest.mark.parametrize("late", [PREFILL, DECODE], ids=lambda kind: kind.value)
+async def test_a_member_that_still_loads_is_tried_again_until_it_accepts(
+    router: Router,
+    start_engine: StartEngine,
+    http: aiohttp.ClientSession,
+    dialect: EngineDialect,
+    late: EngineKind,
+) -> None:
+    engines = [
+        await start_engine(kind=kind, dialect=dialect, startup_seconds=8.0 if kind is late else 0.0, wait=False)
+        for kind in (PREFILL, DECODE)
+    ]
+    router.set_members(members(*engines))
+    assert await post(http, router) == (200, 20)
 
 
 async def test_a_request_that_breaks_every_time_ends_with_502_after_five_tries(

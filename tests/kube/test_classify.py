@@ -193,7 +193,7 @@ def test_a_strict_x509_failure_names_the_way_out() -> None:
     failure = classify_exception(refused)
     assert failure is not None
     assert "Missing Authority Key Identifier" in str(failure)
-    assert "--tls-relax-x509-strict" in str(failure)
+    assert "MDSCALER_TLS_RELAX_X509_STRICT=1" in str(failure)
 
 
 def test_an_ordinary_certificate_failure_offers_no_such_way_out() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -304,6 +305,25 @@ async def test_a_plugin_that_never_answers_is_not_waited_for_for_ever(
     monkeypatch.setattr("controller.kube.config._Kubeconfig.load", wait_for_somebody)
     with pytest.raises(UsageError, match="no credentials within 60 s: does the kubeconfig's exec plugin wait"):
         await load(write(tmp_path, kubeconfig()))
+
+
+@pytest.mark.parametrize(("value", "strict"), [("1", False), ("true", False), ("0", True), ("", True)])
+async def test_the_strict_check_of_certificates_can_be_relaxed_from_outside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, value: str, strict: bool
+) -> None:
+    """What the message of a refused certificate tells people to do. Python sets the flag itself from 3.13 on."""
+    made = ssl.create_default_context
+
+    def as_in_3_13(*arguments: Any, **more: Any) -> ssl.SSLContext:
+        context = made(*arguments, **more)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr("ssl.create_default_context", as_in_3_13)
+    config = kubeconfig(clusters=[{"name": "c", "cluster": {"server": "https://a"}}])
+    connection = await load(write(tmp_path, config), MDSCALER_TLS_RELAX_X509_STRICT=value)
+    assert connection.ssl_context is not None
+    assert bool(connection.ssl_context.verify_flags & ssl.VERIFY_X509_STRICT) is strict
 
 
 # ---- weight ----------------------------------------------------------------------------------------------------------

@@ -193,7 +193,6 @@ async def test_electors_never_write_together_and_soon_lead_again(model_seed: int
     healed_at = asyncio.get_running_loop().time()
     while not world.leaders():
         await asyncio.sleep(0.05)
-        # Requests that were lost in the storm still hang until their own time-out, half a renew deadline.
         assert asyncio.get_running_loop().time() - healed_at < HEALING_SECONDS
     for task in tasks:
         task.cancel()

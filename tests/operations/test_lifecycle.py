@@ -30,6 +30,7 @@ class Trace(list[str]):
 
 
 async def test_components_stop_in_the_reverse_order_of_their_start():
+    """O1."""
     trace, life = Trace(), Lifecycle(grace_seconds=1)
     run = asyncio.create_task(life.run([trace.component("a"), trace.component("b")], handle_signals=False))
     await trace.reaches("+b")
@@ -47,6 +48,7 @@ async def test_a_component_that_cannot_start_stops_the_earlier_ones_and_is_repor
 
 
 async def test_a_background_task_that_ends_by_itself_ends_the_process_with_a_failure():
+    """O4."""
     life = Lifecycle(grace_seconds=1)
 
     async def dies() -> None:

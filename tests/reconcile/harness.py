@@ -360,7 +360,12 @@ class World:
     # ---- controllers -------------------------------------------------------------------------------------------------
 
     async def controller(
-        self, identity: str = "first", namespaces: tuple[str, ...] = ("team",), *, scrape_timeout_seconds: float = 0.1
+        self,
+        identity: str = "first",
+        namespaces: tuple[str, ...] = ("team",),
+        *,
+        scrape_timeout_seconds: float = 0.1,
+        health_address: tuple[str, int] | None = None,
     ) -> Controller:
         """Start a controller of its own, without leader election."""
         settings = ControllerSettings(
@@ -369,7 +374,7 @@ class World:
             namespaces=namespaces,
             leader_election=None,
             metrics_address=None,
-            health_address=None,
+            health_address=health_address,
             clock=ClockSettings(self.epoch, FACTOR),
             deployments=DeploymentsMode.EXTERNAL,  # the world plays the operator
             record_directory=self.directory / "records",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.api import MODEL_DEPLOYMENTS
+from controller.api import EVENTS, MODEL_DEPLOYMENTS
 from controller.embedded.apiserver.faults import Stall
 from tests.reconcile.harness import FACTOR, World
 
@@ -58,6 +58,7 @@ async def _ended(process: Process) -> tuple[int | None, str]:
 
 
 async def test_a_leader_that_was_stopped_and_wakes_up_after_its_successor_took_over_writes_nothing(team: World):
+    """A15: and each of them left an event when it became the leader."""
     engine = await team.loaded()
     async with _controller(team) as old, _controller(team) as young:
         await team.until(lambda: team.count() == 3, "the leader grows it")
@@ -73,6 +74,9 @@ async def test_a_leader_that_was_stopped_and_wakes_up_after_its_successor_took_o
         assert len(team.server.history(MODEL_DEPLOYMENTS, "chat", "team")) == versions
         other.terminate()
         assert (await _ended(other))[0] == 0
+        told = [event["note"] for event in team.server.list(EVENTS, "team") if event["reason"] == "LeaderElection"]
+        assert len(told) == 2
+        assert all(any(f"_{process.pid}_" in note for note in told) for process in (old, young))
     assert team.counts() == [1, 3, 5]
     team.audit()
 

@@ -53,9 +53,9 @@ class _StreamOptions(msgspec.Struct, frozen=True):
 class _KvTransfer(msgspec.Struct, frozen=True):
     do_remote_decode: bool = False
     do_remote_prefill: bool = False
-    remote_request_id: str = ""
-    remote_host: str = ""
-    remote_port: int = 0
+    remote_request_id: str | None = None
+    remote_host: str | None = None
+    remote_port: int | None = None
 
 
 class _Body(msgspec.Struct, frozen=True):

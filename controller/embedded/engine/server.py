@@ -24,6 +24,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
+import msgspec
 import orjson
 from aiohttp import web
 
@@ -39,6 +40,11 @@ from controller.foundation import Clock
 _JSON = "application/json"
 _PLAIN_PAGE = "text/plain; version=1.0.0; charset=utf-8"  # what /metrics of vLLM 0.32 says, whatever was asked for
 _FILTERED_PAGE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Blocks(msgspec.Struct):
+    id: str = ""
+    ids: tuple[str, ...] = ()
 
 
 class EngineServer:
@@ -235,11 +241,15 @@ class EngineServer:
         return await answering.answer(request)
 
     async def _hand_over(self, request: web.BaseRequest) -> web.Response:
-        handovers, body = self._process.handovers, orjson.loads(await request.read())
+        handovers = self._process.handovers
+        try:
+            asked = msgspec.json.decode(await request.read(), type=_Blocks)
+        except msgspec.DecodeError as error:
+            return web.Response(status=400, text=f"{error}\n")
         if request.path == "/kv/renew":
-            handovers.renew(body["ids"])
+            handovers.renew(asked.ids)
             return web.Response()
-        tokens = await handovers.fetch(body["id"], wait=self.config.dialect is EngineDialect.SGLANG)
+        tokens = await handovers.fetch(asked.id, wait=self.config.dialect is EngineDialect.SGLANG)
         if tokens is None:
             return web.Response(status=404, text="no such blocks\n")
         return web.Response(body=orjson.dumps({"tokens": tokens}), content_type=_JSON)

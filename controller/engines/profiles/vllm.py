@@ -40,8 +40,8 @@ _ITL = histogram("inter_token_latency_seconds", "time_per_output_token_seconds")
 
 _GAUGES = (_RUNNING, _WAITING, _WAITING_BY_REASON, _KV_USAGE)
 # The one stage in which a request waits for somebody else. No transfer begins while all slots or blocks are taken, so
-# `waiting_to_start` is a queue of the decode process itself: 0.32 counts those under the reason `capacity` (recorded: 8 of
-# 8 slots taken, and two of them). `completed_waiting` has its blocks and waits for a slot.
+# `waiting_to_start` is a queue of the decode process itself, and 0.32 counts it under the reason `capacity` (recorded:
+# 8 of 8 slots taken, and two of them). `completed_waiting` has its blocks and waits for a slot.
 _KV_UNDER_WAY = "in_progress"
 
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from controller.embedded.engine.completions import Answer, BadRequest, Completion, parse_completion
+from controller.embedded.engine.receiver import KvSource
 
 
 def parse(body: object) -> Completion:
@@ -51,6 +52,20 @@ def test_lengths_of_a_request(body: dict[str, Any], prompt: int, output: int) ->
         pytest.param({"prompt": "a", "max_tokens": "9"}, 400, "max_tokens", id="a text for a number"),
         pytest.param({"prompt": "a", "n": 2}, 400, "n:", id="two answers"),
         pytest.param({"prompt_tokens": 999, "max_tokens": 2}, 400, "maximum context length", id="too long"),
+        pytest.param({"prompt": "a", "mm_items": [5, 0]}, 400, "mm_items", id="an item without tokens"),
+        pytest.param(
+            {"prompt_tokens": 500, "mm_items": [500], "max_tokens": 1},
+            400,
+            "context length",
+            id="too long by its media",
+        ),
+        pytest.param(
+            {"prompt": "a", "kv_transfer_params": {"do_remote_prefill": True, "remote_host": "127.0.0.2"}},
+            400,
+            "remote_port",
+            id="blocks somewhere",
+        ),
+        pytest.param({"prompt": "a", "bootstrap_room": 5}, 400, "bootstrap_host", id="a room without an address"),
         pytest.param({"prompt": "a", "model": "other"}, 404, "does not exist", id="another model"),
     ],
 )
@@ -90,3 +105,44 @@ def test_a_whole_answer_has_its_text_and_usage() -> None:
     body = orjson.loads(Answer(Completion(7, 3, False, False, False), "cmpl-1", "m", 1.0).whole())
     assert body["choices"][0]["text"] == " tok tok tok"
     assert body["usage"] == {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+
+
+@pytest.mark.parametrize(
+    ("changes", "source", "room", "keep"),
+    [
+        pytest.param({}, None, None, False, id="a request for one process"),
+        pytest.param({"kv_transfer_params": None}, None, None, False, id="nothing to hand over"),
+        pytest.param(
+            {"kv_transfer_params": {"do_remote_decode": True, "remote_host": None, "remote_engine_id": "x"}},
+            None,
+            None,
+            True,
+            id="to a prefill process of vLLM, with what is not ours",
+        ),
+        pytest.param(
+            {
+                "kv_transfer_params": {
+                    "do_remote_prefill": True,
+                    "remote_request_id": "r",
+                    "remote_host": "127.0.0.2",
+                    "remote_port": 8000,
+                }
+            },
+            KvSource("http://127.0.0.2:8000", "r"),
+            None,
+            False,
+            id="to a decode process of vLLM",
+        ),
+        pytest.param(
+            {"bootstrap_host": "127.0.0.2", "bootstrap_port": 8000, "bootstrap_room": 7},
+            KvSource("http://127.0.0.2:8000", "7"),
+            "7",
+            False,
+            id="to either process of SGLang",
+        ),
+    ],
+)
+def test_what_is_handed_over(changes: dict[str, Any], source: KvSource | None, room: str | None, keep: bool) -> None:
+    completion = parse({"prompt_tokens": 10, "mm_items": [7, 3]} | changes)
+    assert (completion.source, completion.room, completion.keep) == (source, room, keep)
+    assert (completion.prompt_tokens, completion.encoder_tokens) == (20, 10)

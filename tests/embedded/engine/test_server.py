@@ -11,7 +11,7 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.embedded.engine import EngineConfig, EngineLoad, EngineServer, EngineState
+from controller.embedded.engine import EngineConfig, EngineKind, EngineLoad, EngineServer, EngineState
 from controller.embedded.loopback import LoopbackAddresses
 from controller.foundation import OperationFailed, ScaledClock
 from tests.embedded.conftest import SERVICE, StartEngine
@@ -239,3 +239,29 @@ def test_addresses_differ_and_avoid_the_ends_of_each_block() -> None:
     assert len(set(taken)) == 2000
     assert all(address.startswith("127.") and address.rpartition(".")[2] not in ("0", "255") for address in taken)
     assert not any(address.startswith("127.0.") for address in taken)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param({"data_parallel": 0}, "data_parallel", id="no rank"),
+        pytest.param({"kv_transfer_tokens_per_second": 0.0}, "kv_transfer_tokens_per_second", id="no way out"),
+    ],
+)
+def test_an_engine_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        EngineConfig("m", SERVICE, **changes)
+
+
+async def test_blocks_are_handed_over_by_prefill_processes_alone_and_only_to_those_who_say_which(
+    start_engine: StartEngine, http: aiohttp.ClientSession
+) -> None:
+    for kind, body, status in (
+        (EngineKind.SERVER, b'{"id": "a"}', 404),
+        (EngineKind.PREFILL, b'{"id": "a"}', 404),
+        (EngineKind.PREFILL, b'{"id": 5}', 400),
+        (EngineKind.PREFILL, b"{", 400),
+    ):
+        engine = await start_engine(kind=kind)
+        async with http.post(f"{engine.url}/kv/fetch", data=body) as response:
+            assert response.status == status
