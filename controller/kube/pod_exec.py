@@ -31,7 +31,7 @@ from controller.kube.classify import Status, classify_response, wire_errors
 from controller.kube.client import object_path
 from controller.kube.connection import Connection
 from controller.kube.errors import BadAnswer, ConnectionLost, TooLarge
-from controller.kube.transport import open_session, request_arguments
+from controller.kube.transport import open_session, proxy_credentials, request_arguments
 
 POD: Final = Resource("", "v1", "pods", "Pod")
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -122,6 +122,8 @@ class PodExec:
     async def _shake_hands(self, path: str, query: Query, headers: Mapping[str, str], limit_bytes: int) -> Socket:
         if self._session is None:
             self._session = open_session(self._user_agent)
+        if self._connection.proxy is not None and self._connection.ssl_context is None:
+            headers = {**headers, **proxy_credentials(self._connection)}
         arguments = request_arguments(self._connection)
         del arguments["allow_redirects"]  # a handshake never follows one
         socket: Socket = await self._session.ws_connect(

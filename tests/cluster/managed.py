@@ -48,6 +48,7 @@ class Standalone(World):
 
     kinds = (MODEL_DEPLOYMENTS, MODEL_DEPLOYMENT_SCALERS, EVENTS, PODS, SERVICES)
     deployments = DeploymentsMode.AUTO  # the definition carries our label
+    scrape_timeout_seconds = 2.0  # real engines, on a loaded machine
 
     def __init__(self, api: Api, directory: Path) -> None:
         super().__init__(api, directory)
@@ -124,7 +125,7 @@ class Standalone(World):
         kind = "application/json-patch+json"
         (await self.api.patch(MODEL_DEPLOYMENTS, name, change, kind, fieldManager="kubectl")).ok()
 
-    def clients(self, *, every_seconds: float = 1.0, request: tuple[int, int] = REQUEST) -> OpenLoopClients:
+    def clients(self, *, every_seconds: float = 2.0, request: tuple[int, int] = REQUEST) -> OpenLoopClients:
         """People who ask through the router from now on, one more each so many (model) seconds."""
         made = OpenLoopClients(self.clock, self.router.url, MODEL)
         arrivals = (Arrival(every_seconds * number, *request) for number in range(1_000_000))

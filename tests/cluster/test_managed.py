@@ -136,15 +136,11 @@ async def test_a_deployment_that_is_deleted_takes_its_pods_and_services_along(te
 
 async def test_a_scaler_and_the_replicas_are_one_process(team: Standalone):
     await team.declare(1)
-    await team.scaler(
-        algorithm={
-            "type": "TokenThroughput",
-            "tokenThroughput": {"targetTokensPerSecond": "400", "stableWindowSeconds": 20, "panicWindowSeconds": 10},
-        }
-    )
+    throughput = {"targetTokensPerSecond": "100", "stableWindowSeconds": 20, "panicWindowSeconds": 10}
+    await team.scaler(algorithm={"type": "TokenThroughput", "tokenThroughput": throughput})
     await team.controller()
     await team.until(lambda: team.serves(1), "the first replica serves")
-    clients = team.clients(every_seconds=0.5)  # 1,200 tokens/s
+    clients = team.clients()  # 300 tokens/s
     await team.until(lambda: team.count() >= 3, "the scaler raises the count")
     await team.until(lambda: len(team.pods()) >= 3, "and the Pods follow")
     assert clients.totals.lost == 0

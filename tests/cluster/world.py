@@ -64,6 +64,7 @@ class World:
 
     kinds: tuple[Resource, ...] = (MODEL_DEPLOYMENTS, MODEL_DEPLOYMENT_SCALERS, EVENTS)
     deployments = DeploymentsMode.EXTERNAL  # the world plays the operator
+    scrape_timeout_seconds = 0.2
 
     def __init__(self, api: Api, directory: Path) -> None:
         self.api = api
@@ -296,7 +297,7 @@ class World:
             clock=ClockSettings(self.epoch, FACTOR),
             deployments=self.deployments,
             record_directory=self.directory / "records",
-            scrape_timeout_seconds=0.2,
+            scrape_timeout_seconds=self.scrape_timeout_seconds,
             grace_seconds=5.0,
         )
         controller = Controller(settings, await load_connection(settings.kubeconfig), times, "test")
