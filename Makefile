@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-cluster lint format api priors clean
+.PHONY: help setup demo test test-cluster test-engine lint format api priors clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,10 +25,13 @@ demo: $(INSTALLED) ## one hour of real traffic in under three minutes, with the 
 	$(BIN)/mdscaler demo
 
 test: $(INSTALLED) ## all tests that need nothing but Python
-	$(BIN)/python -m pytest --ignore=tests/cluster
+	$(BIN)/python -m pytest --ignore=tests/cluster --ignore=tests/engine
 
 test-cluster: $(INSTALLED) ## the same questions to the embedded API server and to a real control plane (needs Go)
 	$(BIN)/python -m pytest tests/cluster --build-control-plane
+
+test-engine: $(INSTALLED) ## the controller with real vLLM processes (installs vLLM once: 6 GB; then a quarter of an hour)
+	$(BIN)/python -m pytest tests/engine --real-engine -q
 
 lint: $(INSTALLED) ## style, types, import rules
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from controller.foundation import UsageError
 _WALL_SECONDS = 135.0
 # The first replica's start and the last request's end, in model time.
 _MARGIN_SECONDS = 330.0
+_CYCLES_SPEED = 60.0  # about two minutes for twenty cycles of one role
 _FASTEST = 120.0  # beyond it an interval is shorter than what two cores need for it
 
 
@@ -27,6 +28,14 @@ class DemoAlgorithm(StrEnum):
     PROPORTIONAL = "Proportional"
     PREDICTIVE = "Predictive"
     ADAPTIVE = "Adaptive"
+
+
+class DemoRoles(StrEnum):
+    """Which roles share the work."""
+
+    SERVER = "server"
+    PD = "pd"
+    EPD = "epd"
 
 
 def demo(
@@ -49,10 +58,24 @@ def demo(
     algorithm: Annotated[
         DemoAlgorithm, typer.Option(help="What the scaler decides by.")
     ] = DemoAlgorithm.TOKEN_THROUGHPUT,
+    roles: Annotated[
+        DemoRoles,
+        typer.Option(
+            help="Who shares the work: one Server role; Prefill and Decode (pd); Encode, Prefill and Decode (epd)."
+        ),
+    ] = DemoRoles.SERVER,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything drawn at random.")] = 1,
     kill_controller_every: Annotated[
         float | None,
         typer.Option(min=60.0, help="Kill and restart the controller every so many seconds of trace time."),
+    ] = None,
+    cycles: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Instead of the trace: steady traffic of its lengths while the count of each role in its turn is set "
+            "to 4 and to 1 again, so many times; the scaler only watches. Shows that no request is lost.",
+        ),
     ] = None,
     serve: Annotated[
         bool,
@@ -85,10 +108,15 @@ def demo(
         raise UsageError("--serve runs in real time, so that kubectl shows true ages; leave out --speed")
     if report and (Path(report).name != report):
         raise UsageError(f"--report: {report!r} is a name within --directory ({directory}), not a path")
-    plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed)
+    if serve and cycles is not None:
+        raise UsageError("--serve keeps a demo up after its trace, and --cycles replays none; leave out one of them")
+    plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed, roles=roles, cycles=cycles)
+    if speed is None and cycles is not None:
+        speed = _CYCLES_SPEED
     if speed is None:
         wanted = (plan.trace_seconds + _MARGIN_SECONDS) / _WALL_SECONDS
-        speed = 1.0 if serve else max(1.0, min(wanted, affordable_factor(plan.fit.trace), _FASTEST))
+        affordable = affordable_factor(plan.fit.trace, roles=len(plan.roles))
+        speed = 1.0 if serve else max(1.0, min(wanted, affordable, _FASTEST))
     options = demo_run.DemoOptions(
         speed=speed,
         kill_every_seconds=kill_controller_every,

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller.cli.demo import DemoRoles
+from controller.cli.demo_roles import (
+    HEADROOM,
+    MEDIA_TOKENS,
+    RolePlan,
+    capacities,
+    plan_roles,
+    quantity,
+    role_manifests,
+)
 from controller.embedded.engine import EngineKind
-from controller.embedded.world import WorldRole
-from controller.foundation import UsageError, format_quantity
+from controller.foundation import UsageError
 from controller.plant import (
     DEFAULT_SWEEP,
     DEFAULT_TRACE,
@@ -26,13 +34,9 @@ from controller.plant import (
 
 NAMESPACE = "demo"
 DEPLOYMENT = "chat"
-ROLE = "server"
-MAX_REPLICAS = 8
-HEADROOM = 0.75
 INTERVAL_SECONDS = 10
+_CYCLING_LOAD = 0.5
 STARTUP_SECONDS = 76.0  # measured: vLLM on an H200 with cached weights
-MAX_NUM_SEQS = 32  # the highest concurrency of the sweep
-_SIGNIFICANT_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,29 @@ class DemoPlan:
     trace_seconds: float
     original_requests: int
     fit: Dimension
-    roles: tuple[WorldRole, ...]
+    roles: tuple[RolePlan, ...]
+    media_tokens: int  # of every prompt, up to this many stand for an image
     scaler: dict[str, Any]
     algorithm: str
     seed: int
+    cycles: int | None = None  # instead of the trace, counts that go up and down so often
+
+    def cycling_requests_per_second(self) -> float:
+        """What one replica of each role serves at half of its capacity."""
+        trace = self.fit.trace
+        prompt, output = float(trace.prompt_tokens.mean()), float(trace.output_tokens.mean())
+        return _CYCLING_LOAD * min(role.tokens_per_second / role.demand(prompt, output) for role in self.roles)
 
 
-def plan_demo(trace: Path | None, *, minutes: float | None, algorithm: str, seed: int) -> DemoPlan:
+def plan_demo(
+    trace: Path | None,
+    *,
+    minutes: float | None,
+    algorithm: str,
+    seed: int,
+    roles: DemoRoles = DemoRoles.SERVER,
+    cycles: int | None = None,
+) -> DemoPlan:
     """Read the trace and make it fit. Raises UsageError for a trace that cannot be used."""
     path = trace or DEFAULT_TRACE
     if not path.is_file():
@@ -59,15 +79,18 @@ def plan_demo(trace: Path | None, *, minutes: float | None, algorithm: str, seed
         raise UsageError(f"--trace: {path} has no request")
     service = fit_service_time(read_sweep(DEFAULT_SWEEP))
     fit = dimension(requests, service, seed=seed, headroom=HEADROOM)
+    planned = plan_roles(roles, fit, service)
     return DemoPlan(
         trace_name=path.name,
         trace_seconds=requests.duration_seconds,
         original_requests=len(requests),
         fit=fit,
-        roles=(WorldRole(fit.service, ROLE, EngineKind.SERVER, _initial(fit.need_replicas_start), MAX_NUM_SEQS),),
-        scaler=scaler_manifest(fit, algorithm),
+        roles=planned,
+        media_tokens=MEDIA_TOKENS if roles is DemoRoles.EPD else 0,
+        scaler=scaler_manifest(planned, fit, algorithm, mode="Active" if cycles is None else "Shadow"),
         algorithm=algorithm,
         seed=seed,
+        cycles=cycles,
     )
 
 
@@ -80,32 +103,31 @@ def _read(path: Path, minutes: float | None, seed: int) -> RequestTrace:
     return read if minutes is None else window(read, 0.0, minutes)
 
 
-def scaler_manifest(fit: Dimension, algorithm: str) -> dict[str, Any]:
-    """The demo's scaler: capacity and latency targets stretched like the engines, windows shortened like the hour."""
-    capacity = _quantity(fit.effective_tokens_per_second)
+def scaler_manifest(
+    roles: tuple[RolePlan, ...], fit: Dimension, algorithm: str, *, mode: str = "Active"
+) -> dict[str, Any]:
+    """The demo's scaler: capacities and latency targets stretched like the engines, windows shortened like the hour."""
     latencies = {
-        "ttftTargetMilliseconds": _quantity(1000 * fit.ttft_target_seconds),
-        "itlTargetMilliseconds": _quantity(1000 * fit.itl_target_seconds),
+        "ttftTargetMilliseconds": quantity(1000 * fit.ttft_target_seconds),
+        "itlTargetMilliseconds": quantity(1000 * fit.itl_target_seconds),
+    }
+    throughput = {
+        **capacities(roles, effective=True),
+        "stableWindowSeconds": 60,
+        "panicWindowSeconds": 30,
+        **latencies,
     }
     blocks: dict[str, dict[str, Any]] = {
-        "TokenThroughput": {
-            "targetTokensPerSecond": capacity,
-            "stableWindowSeconds": 60,
-            "panicWindowSeconds": 30,
-            **latencies,
-        },
-        "Predictive": {
-            "tokenThroughput": {
-                "targetTokensPerSecond": capacity,
-                "stableWindowSeconds": 60,
-                "panicWindowSeconds": 30,
-                **latencies,
-            }
-        },
-        "Adaptive": {"targetTokensPerSecond": _quantity(fit.capacity_tokens_per_second), **latencies},
+        "TokenThroughput": throughput,
+        "Predictive": {"tokenThroughput": throughput},
+        "Adaptive": {**capacities(roles, effective=False), **latencies},
         "Proportional": {
             "metric": "RunningRequests",
-            "roleTargets": [{"name": ROLE, "target": _quantity(HEADROOM * MAX_NUM_SEQS)}],
+            "roleTargets": [
+                {"name": role.name, "target": quantity(role.running_target)}
+                for role in roles
+                if role.kind is not EngineKind.ENCODE
+            ],
         },
     }
     block = algorithm[0].lower() + algorithm[1:]
@@ -115,18 +137,10 @@ def scaler_manifest(fit: Dimension, algorithm: str) -> dict[str, Any]:
         "metadata": {"name": DEPLOYMENT, "namespace": NAMESPACE},
         "spec": {
             "targetRef": {"name": DEPLOYMENT},
-            "mode": "Active",
+            "mode": mode,
             "sampling": {"intervalSeconds": INTERVAL_SECONDS},
-            "roles": [{"name": ROLE, "minReplicas": 1, "maxReplicas": MAX_REPLICAS}],
+            **role_manifests(roles),
             "algorithm": {"type": algorithm, block: blocks[algorithm]},
             "behavior": {"scaleDown": {"stabilizationWindowSeconds": 120}},
         },
     }
-
-
-def _initial(need: float) -> int:
-    return min(MAX_REPLICAS, max(1, math.ceil(need)))
-
-
-def _quantity(value: float) -> str:
-    return format_quantity(float(f"{value:.{_SIGNIFICANT_DIGITS}g}"))

@@ -89,8 +89,8 @@ class Flags:
 
     @property
     def moves_server(self) -> bool:
-        """The server listens elsewhere than the role declares."""
-        return self.has(("--host", "--port", "--uds"))
+        """The server listens elsewhere than the role declares, or speaks no HTTP there (vLLM from 0.32 on)."""
+        return self.has(("--host", "--port", "--uds", "--grpc"))
 
     @property
     def serves_tls(self) -> bool:

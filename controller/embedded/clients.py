@@ -76,11 +76,16 @@ class _Lost(Exception):
 class OpenLoopClients:
     """All clients of a run. `run` once; read `totals`, `series`, `ttft`, `itl` and `losses` at any time."""
 
-    def __init__(self, clock: Clock, url: str, model_name: str, *, interval_seconds: float = 10.0) -> None:
+    def __init__(
+        self, clock: Clock, url: str, model_name: str, *, interval_seconds: float = 10.0, media_tokens: int = 0
+    ) -> None:
+        """`media_tokens`: an image of up to so many tokens stands for a part of every prompt, at most for half of
+        it."""
         self._clock = clock
         self._url = f"{url}/v1/completions"
         self._model_name = model_name
         self._interval_seconds = interval_seconds
+        self._media_tokens = media_tokens
         self._outcomes = dict.fromkeys(Outcome, 0)
         self._requests = 0
         self._tokens = 0
@@ -143,6 +148,7 @@ class OpenLoopClients:
         interval = self.series.at(due)
         interval.requests += 1
         interval.arrived_tokens += arrival.prompt_tokens + arrival.output_tokens
+        interval.arrived_prompt_tokens += arrival.prompt_tokens
         outcome = Outcome.ABANDONED
         try:
             outcome = await self._answered(session, arrival, due)
@@ -155,13 +161,15 @@ class OpenLoopClients:
             self._outcomes[outcome] += 1
 
     async def _answered(self, session: aiohttp.ClientSession, arrival: Arrival, due: float) -> Outcome:
+        media = min(self._media_tokens, arrival.prompt_tokens // 2)
         body = orjson.dumps(
             {
                 "model": self._model_name,
-                "prompt_tokens": arrival.prompt_tokens,
+                "prompt_tokens": arrival.prompt_tokens - media,
                 "max_tokens": arrival.output_tokens,
                 "stream": True,
                 "stream_options": {"continuous_usage_stats": True},
+                **({"mm_items": [media]} if media else {}),
             }
         )
         async with session.post(self._url, data=body) as response:

@@ -21,7 +21,7 @@ from controller.embedded.engine import (
     EngineState,
 )
 from controller.embedded.loopback import LoopbackAddresses
-from controller.embedded.pods import AssignedPod
+from controller.embedded.pods import ENGINE_KINDS, AssignedPod
 from controller.foundation import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -42,7 +42,6 @@ _NUMBERS = {
         "dp-size": "data_parallel",
     },
 }
-_KINDS = {kind.value.lower(): kind for kind in EngineKind}
 
 
 class Container(Protocol):
@@ -101,7 +100,7 @@ class EngineRuntime:
         self._engines = engines
 
     def __call__(self, pod: AssignedPod, on_change: Callable[[], None]) -> Container:
-        kind = _KINDS.get(pod.kind)
+        kind = ENGINE_KINDS.get(pod.kind)
         base = None if kind is None else self._engines.get(kind)
         if base is None and pod.port is not None:
             _LOG.warning("embedded kubelet: %s: no engine is known for roles of kind %r", pod.name, pod.kind)
@@ -145,10 +144,8 @@ def engine_config(base: EngineConfig, pod: AssignedPod) -> EngineConfig:
     that engine servers know. A flag whose value is not a positive number is ignored with a warning, as the engine would
     refuse to start for ever."""
     flags = pod.flags
-    sglang = any("sglang" in word for word in pod.command_line[:3])
-    dialect = EngineDialect.SGLANG if sglang else EngineDialect.VLLM
     changes: dict[str, int] = {}
-    for flag, name in _NUMBERS[dialect].items():
+    for flag, name in _NUMBERS[pod.dialect].items():
         value = flags.get(flag)
         if value is None:
             continue
@@ -159,7 +156,7 @@ def engine_config(base: EngineConfig, pod: AssignedPod) -> EngineConfig:
     return replace(
         base,
         model_name=flags.get("served-model-name") or base.model_name,
-        kind=_KINDS.get(pod.kind, base.kind),
-        dialect=dialect,
+        kind=ENGINE_KINDS.get(pod.kind, base.kind),
+        dialect=pod.dialect,
         **changes,  # type: ignore[arg-type]
     )

@@ -62,6 +62,7 @@ class Interval:
 
     requests: int = 0
     arrived_tokens: int = 0
+    arrived_prompt_tokens: int = 0  # of these
     served_tokens: int = 0
     completed: int = 0
     lost: int = 0

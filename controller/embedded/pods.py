@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.embedded import contract
+from controller.embedded.engine import EngineDialect, EngineKind
 from controller.embedded.pre_stop import PreStop, read_pre_stop
 from controller.embedded.router import Member
 from controller.foundation import format_time
 
 Object = dict[str, Any]
 
+# Kinds of roles as the label has them.
+ENGINE_KINDS = {kind.value.lower(): kind for kind in EngineKind}
 # What the API server fills in where a Pod does not say.
 _DEFAULT_GRACE_SECONDS = 30
 _DEFAULT_PERIOD_SECONDS = 10
@@ -38,6 +41,12 @@ class AssignedPod:
     restart_after_seconds: float | None
     grace_seconds: float
     deleting: bool
+
+    @property
+    def dialect(self) -> EngineDialect:
+        """Whose engine the command line starts."""
+        sglang = any("sglang" in word for word in self.command_line[:3])
+        return EngineDialect.SGLANG if sglang else EngineDialect.VLLM
 
     @property
     def flags(self) -> Mapping[str, str]:
@@ -180,7 +189,9 @@ def router_members(pods: Iterable[Mapping[str, Any]]) -> list[Member]:
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         address, port = status.get("podIP"), annotations.get(contract.SCRAPE_PORT)
         if labels.get(contract.ENDPOINT_ELIGIBLE) == "true" and is_ready(pod) and address and port:
-            members.append(Member(metadata["uid"], metadata["name"], f"http://{address}:{port}"))
+            view = read_pod(pod)
+            kind = ENGINE_KINDS.get(view.kind, EngineKind.SERVER)
+            members.append(Member(view.uid, view.name, f"http://{address}:{port}", kind, view.dialect))
     return members
 
 

@@ -37,6 +37,7 @@ class WorldSeries:
     interval_seconds: float
     t_seconds: Sequence[float]
     demand_tokens_per_second: Sequence[float]
+    prompt_tokens_per_second: Sequence[float]  # of the demand
     served_tokens_per_second: Sequence[float]
     requests: Sequence[int]
     lost: Sequence[int]

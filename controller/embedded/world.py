@@ -53,8 +53,6 @@ from controller.embedded.router import Router
 from controller.foundation import Clock, OperationFailed
 from controller.plant import Arrival, RequestTrace, ServiceTime, arrivals
 
-# Beyond the start-up of the first replicas; what is not Ready then never will be.
-_PATIENCE_SECONDS = 120.0
 _PORTS_TRIED = 16
 _SNAPSHOT_SECONDS = 60.0
 # Versions of each kind that the API server keeps: all of an hour's, so that its history proves what it should.
@@ -71,6 +69,7 @@ class WorldRole:
     kind: EngineKind = EngineKind.SERVER
     initial_replicas: int = 1
     max_num_seqs: int = 32
+    flags: Mapping[str, int] = field(default_factory=dict)  # further ones of the engine, without the dashes
     grace_seconds: int | None = None  # of its Pods; None: the contract's default
 
 
@@ -89,6 +88,13 @@ class WorldConfig:
     engine_version: str = "0.32.0"
     startup_seconds: float = DEFAULT_STARTUP_SECONDS
     frame_tokens: int = 32
+    media_tokens: int = 0  # of every prompt, up to this many stand for an image
+    # How long the router takes until it uses a new member, and until it drops one; how long it holds a request that it
+    # has no member for (0: as most real routers, not at all).
+    membership_delay_seconds: float = 0.0
+    leave_delay_seconds: float = 0.0
+    hold_seconds: float = 240.0
+    patience_wall_seconds: float = 60.0  # for the first replicas, beyond their start-up: a controller has to start, too
     quota: int | None = None
     interval_seconds: float = 10.0
     api_host: str = "127.0.0.1"
@@ -122,7 +128,12 @@ class World:
         self._runtime = runtime
         self._addresses = LoopbackAddresses()
         self.api = ApiServer(clock=clock, history_limit=_HISTORY)
-        self.router = Router(clock)
+        self.router = Router(
+            clock,
+            hold_seconds=config.hold_seconds,
+            membership_delay_seconds=config.membership_delay_seconds,
+            leave_delay_seconds=config.leave_delay_seconds,
+        )
         self._client: ApiClient | None = None
         self._kubelet: Kubelet | None = None
         self._census: Census | None = None
@@ -187,7 +198,9 @@ class World:
     async def wait_ready(self) -> None:
         """Wait until the first replicas serve: a controller has to run. Raises OperationFailed."""
         wanted = {role.name: role.initial_replicas for role in self._config.roles}
-        deadline = self._clock.now() + self._config.startup_seconds + _PATIENCE_SECONDS
+        loop = asyncio.get_running_loop()
+        startup = self._clock.wall_seconds(self._config.startup_seconds)
+        deadline = loop.time() + startup + self._config.patience_wall_seconds
         while True:
             ready = {name: counts.ready for name, counts in self.census.now.roles.items()}
             routed = sum(member.eligible for member in self.router.members)
@@ -195,7 +208,7 @@ class World:
                 return
             if self.kubelet.failure.done():
                 self.kubelet.failure.result()
-            if self._clock.now() > deadline:
+            if loop.time() > deadline:
                 raise OperationFailed(
                     f"{sum(wanted.values())} first replicas were not ready in time; the controller's log says why"
                 )
@@ -208,7 +221,11 @@ class World:
     async def run(self, traffic: Iterable[Arrival] | None = None) -> WorldResults:
         """Replay the trace, or other traffic, and return what came of it."""
         clients = OpenLoopClients(
-            self._clock, self.router.url, self._config.model_name, interval_seconds=self._config.interval_seconds
+            self._clock,
+            self.router.url,
+            self._config.model_name,
+            interval_seconds=self._config.interval_seconds,
+            media_tokens=self._config.media_tokens,
         )
         self._clients = clients
         self._began = self._clock.now()
@@ -312,6 +329,7 @@ class World:
             interval_seconds=width,
             t_seconds=[index * width for index in range(size)],
             demand_tokens_per_second=[interval.arrived_tokens / width for interval in intervals],
+            prompt_tokens_per_second=[interval.arrived_prompt_tokens / width for interval in intervals],
             served_tokens_per_second=[interval.served_tokens / width for interval in intervals],
             requests=[interval.requests for interval in intervals],
             lost=[interval.lost for interval in intervals],
@@ -354,7 +372,7 @@ class World:
                     name=role.name,
                     replicas=role.initial_replicas,
                     kind=role.kind.value,
-                    arguments=("--max-num-seqs", str(role.max_num_seqs)),
+                    arguments=_arguments({"max-num-seqs": role.max_num_seqs, **role.flags}),
                     grace_seconds=role.grace_seconds,
                 )
                 for role in config.roles
@@ -394,6 +412,10 @@ class World:
         raise OperationFailed(
             f"ports {first} to {first + _PORTS_TRIED - 1} are all taken on every loopback address; free one of them"
         )
+
+
+def _arguments(flags: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(word for name, value in flags.items() for word in (f"--{name}", str(value)))
 
 
 async def _together(*runs: Coroutine[Any, Any, None]) -> None:

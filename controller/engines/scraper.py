@@ -37,8 +37,9 @@ from controller.foundation import Clock, monotonic
 # Independent of the sampling interval: under load on two cores a healthy engine took 4.4 s to answer.
 DEFAULT_TIMEOUT_SECONDS = 5.0
 DEFAULT_CONCURRENCY = 64
-# uvicorn closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE), so keeping them longer keeps dead ones.
-_KEEP_ALIVE_SECONDS = 5.0
+# uvicorn closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE), so keeping them longer keeps dead ones, and
+# keeping them as long is a race at every sampling interval of 5 s.
+_KEEP_ALIVE_SECONDS = 4.0
 # Failures that tell about the process, not about the form of the request: another form would fail as well.
 _NO_SECOND_TRY = frozenset({Reason.UNREACHABLE, Reason.TLS})
 

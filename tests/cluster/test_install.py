@@ -198,7 +198,7 @@ def _unused(objects: list[Body], log: list[Request], role: str = "") -> set[tupl
 
 
 async def _live_through_everything(team: World) -> None:
-    """A day in the life of a controller: growth, a rival, an invalid spec twice, deletion."""
+    """A day in the life of a controller: growth, a rival, an invalid spec twice, a prior, deletion."""
     api = team.api
     await team.target()
     team.load(1800, 600)
@@ -218,6 +218,14 @@ async def _live_through_everything(team: World) -> None:
         lambda: any((event.get("series") or {}).get("count", 0) >= 2 for event in team.objects(EVENTS).values()),
         "what happened twice is a series",
     )
+    prior = {"ttftTargetMilliseconds": "2000", "itlTargetMilliseconds": "33"}
+    algorithm = {"type": "TokenThroughput", "tokenThroughput": prior, "capacityPrior": {}}
+    await team.scaler("prior", mode="Shadow", algorithm=algorithm)
+    await team.until(
+        lambda: team.reason("CapacityPriorResolved", "prior") == "RoleIdentityUnresolved",
+        "Nodes are asked, because the pool does not say what it has",
+    )
+    (await api.delete(MODEL_DEPLOYMENT_SCALERS, "prior")).ok()
     (await api.delete(MODEL_DEPLOYMENT_SCALERS, "chat")).ok()
     await team.until(lambda: team.annotations().get("bound-by", "").startswith("younger/"), "the younger takes over")
     await team.target("guessed")

@@ -77,6 +77,7 @@ def test_an_unknown_engine_has_no_command_line():
         pytest.param(EngineName.SGLANG, ["--dist_init_addr", "x"], "wires_members", False, id="SGLang does not"),
         pytest.param(EngineName.VLLM, ["--", "--port", "1"], "moves_server", False, id="after a bare -- nothing is a flag"),
         pytest.param(EngineName.VLLM, ["--host=::"], "moves_server", True, id="a value may follow an equals sign"),
+        pytest.param(EngineName.VLLM, ["--grpc"], "moves_server", True, id="no HTTP is spoken at the port"),
         pytest.param(EngineName.VLLM, ["--ssl-keyfile", "k"], "serves_tls", True, id="a key means https"),
         pytest.param(EngineName.VLLM, ["host"], "moves_server", False, id="a value is no flag"),
         pytest.param(EngineName.VLLM, ["-dpm"], "several_ports", True, id="several servers in one Pod"),

@@ -105,6 +105,7 @@ class World:
         self.routers: list[str] = []  # addresses of routers
         self.views = RouterViews(lambda _: self.routers)
         self.slow: set[str] = set()  # names of Pods that do not become Ready
+        self.homeless: set[str] = set()  # names of Pods that no node has a place for
         self.crashes = 0
         self.lingering = False  # Pods that are being deleted take their time
         self.client = DirectClient(self.server)
@@ -112,9 +113,13 @@ class World:
 
     # ---- processes ---------------------------------------------------------------------------------------------------
 
+    def connect(self, fail: Fail | None) -> DirectClient:
+        """The client of a new process."""
+        return DirectClient(self.server, fail)
+
     def start(self, fail: Fail | None = None) -> None:
         """A new controller process in the place of the old one; `fail` may break its writes."""
-        self.client = DirectClient(self.server, fail)
+        self.client = self.connect(fail)
         client = cast("KubeClient", self.client)
         consistency = ConsistencyStore()
         writes = Writes(client, consistency, self.clock)
@@ -196,6 +201,8 @@ class World:
             if meta.get("deletionTimestamp"):
                 if not self.lingering:
                     self.server.delete(PODS, meta["name"], "team", grace_seconds=0)
+                continue
+            if meta["name"] in self.homeless:
                 continue
             ready = meta["name"] not in self.slow
             conditions = pod["status"].get("conditions") or []

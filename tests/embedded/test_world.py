@@ -170,7 +170,7 @@ async def test_ports_that_are_taken_everywhere_give_replicas_and_router_the_next
 
 
 async def test_a_world_whose_first_replica_never_becomes_ready_says_so(clock: ScaledClock) -> None:
-    world = World(CONFIG, clock)
+    world = World(replace(CONFIG, patience_wall_seconds=0.5), clock)
     try:
         await world.start()
         with pytest.raises(OperationFailed, match="not ready in time"):

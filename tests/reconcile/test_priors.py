@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.api import CONFIG_MAPS
+from controller.reconcile import reconciler
 from tests.reconcile.harness import World
 from tests.reconcile.prior_world import PRIOR, config_map, local_prior, prior_world, target
 
@@ -116,3 +117,61 @@ async def test_without_a_prior_asked_for_there_is_no_condition(team: World):
     await team.until(lambda: team.count() == 3, "scaled")
     assert team.reason("CapacityPriorResolved") == ""
     assert team.server.get(CONFIG_MAPS, "local", "team") is None
+
+
+async def test_priors_are_resolved_once_for_each_decision(team: World, monkeypatch: pytest.MonkeyPatch):
+    resolved: list[str] = []
+    original = reconciler.resolve_priors
+
+    def counting(spec, target, *rest):
+        resolved.append(target.metadata.name)
+        return original(spec, target, *rest)
+
+    monkeypatch.setattr(reconciler, "resolve_priors", counting)
+    target(team)
+    config_map(team, "1333.334")
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm=local_prior())
+    controller = await team.controller()
+    await team.until(lambda: team.count() == 3, "bound, decided, committed, reported")
+    await team.stop_controller(controller)
+    records = (team.directory / "records" / "team_chat.jsonl").read_bytes()
+    assert len(resolved) == records.count(b"\n")
+
+
+async def test_a_history_computed_under_another_number_is_not_restored(team: World):
+    """A changed catalog voids what status remembers, also when it changed while no controller ran."""
+    target(team)
+    config_map(team, "1333.334")
+    for ordinal in range(3):
+        (await team.replica(ordinal)).load(600, 200)
+    calm = {"scaleDown": {"stabilizationWindowSeconds": 3600}}
+    team.scaler(algorithm=local_prior(), behavior=calm)
+    first = await team.controller()
+    await team.until(lambda: team.count() == 3, "three of 1,000")
+    await team.until(lambda: team.status().roles[0].stabilization_history, "remembered")
+    await team.stop_controller(first)
+    before = team.status().roles[0].capacity.fingerprint
+    config_map(team, "6000")
+    await team.controller("second")
+    await team.until(lambda: team.status().roles[0].capacity.fingerprint != before, "one of 4,500")
+    await team.ticks(6)
+    assert {entry.replicas for entry in team.status().roles[0].stabilization_history} == {1}
+
+
+async def test_the_same_number_keeps_the_history_across_a_restart(team: World):
+    target(team)
+    config_map(team, "1333.334")
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm=local_prior(), behavior={"scaleDown": {"stabilizationWindowSeconds": 3600}})
+    first = await team.controller()
+    await team.until(lambda: team.count() == 3, "three of 1,000")
+    await team.until(lambda: team.status().roles[0].stabilization_history, "remembered")
+    await team.stop_controller(first)
+    config_map(team, "1333.334", annotations={"reviewed-by": "somebody"})
+    for engine in team.engines:
+        engine.load(75, 25)
+    await team.controller("second")
+    await team.ticks(10)
+    assert 3 in {entry.replicas for entry in team.status().roles[0].stabilization_history}
+    assert team.count() == 3
