@@ -47,6 +47,7 @@ from controller.kube.informer import Informer
 from controller.kube.lean import lean
 from controller.kube.lease import LEASE, Lease, LeaseSpec, LeaseTimes
 from controller.kube.leaselock import LeaseLock, Lock
+from controller.kube.loops import Loop, LoopObserver, run_loops
 from controller.kube.observers import (
     SILENT,
     ElectorObserver,
@@ -120,6 +121,8 @@ __all__ = [
     "LeaseTimes",
     "ListResult",
     "Lock",
+    "Loop",
+    "LoopObserver",
     "NotFound",
     "NotLeader",
     "ObjectRef",
@@ -161,6 +164,7 @@ __all__ = [
     "merge_patch",
     "new_identity",
     "parse_version",
+    "run_loops",
     "run_workers",
     "settle",
 ]
