@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, MdsView, ModelDeployment, decode_view
+from controller.embedded.audit import Holding
 from controller.kube import ApiError, ConnectionLost, ConsistencyStore, EventRecorder, KubeClient, Outcome
 from controller.operations import ScalerMetrics
 from controller.reconcile import Binder, Caches, Committer, NoRecords, Reconciler, Reporter, Sampler, StatusWriter
@@ -178,12 +179,14 @@ class Rivals(Pair):
         # What people do to the annotations is theirs.
         assert not [problem for problem in found.problems if problem.resource_version in self.authors]
         assert found.effective_writers <= 1
-        claimed = {(holding.bound_by, holding.term): self.authors.get(version) for version, holding in found.claims}
+        claimed: dict[Holding, set[Wire]] = {}
+        for version, holding in found.claims:
+            if version in self.authors:  # and not restored from a backup
+                claimed.setdefault(holding, set()).add(self.authors[version])
         for write in found.writes:
             if write.ours:
                 author = self.authors[write.resource_version]
-                holder = claimed[write.holding.bound_by, write.holding.term]
-                assert author is holder, f"{write} was made by another process than its term"
+                assert claimed[write.holding] == {author}, f"{write} was made by another process than its term"
         if not self.people:
             assert not found.foreign
             assert not self.status.foreign_reversals, "an own write was taken for a foreign one"
