@@ -1,9 +1,9 @@
 """Reading flags out of an argument list as the engines' own parsers do (Python's argparse with their additions).
 
 Rules (capacity-data §5.6, model-deployment §7): `--flag value` and `--flag=value`; underscores for dashes where the
-engine rewrites them; a unique prefix of a long flag; the last occurrence wins; reading stops at a bare `--`; a value
-may be a negative number but no other flag; `-n2` is glued only for one-letter spellings. `$(NAME)` is expanded from
-the role's own literal variables as Kubernetes does before the engine sees it.
+engine rewrites them, and there also `--flag.member value`; a unique prefix of a long flag; the last occurrence wins;
+reading stops at a bare `--`; a value may be a negative number but no other flag; `-n2` is glued only for one-letter
+spellings. `$(NAME)` is expanded from the role's own literal variables as Kubernetes does before the engine sees it.
 
 What cannot be read is an ArgumentProblem, never a guess: a flag without its value, a token with a flag and a space in
 it, a reference to a variable that the role does not define.
@@ -129,7 +129,7 @@ def read_arguments(
         after_unknown_flag = False
         if isinstance(matched, ArgumentProblem):
             return matched
-        flag, on, given = matched
+        flag, on, given, member = matched
         if flag.kind is FlagKind.SWITCH:
             # A switch with a value is not what the engine accepts; it passes unrecorded.
             if given is None and on:
@@ -148,7 +148,7 @@ def read_arguments(
             index += 1
         if unresolved:
             return ArgumentProblem(flag.name, "a literal value", "a reference to an undefined variable")
-        values[flag.name] = found
+        values[flag.name] = Value(f"{member}={found.text}", found.hidden) if member else found
     return Arguments(values)
 
 
@@ -156,7 +156,14 @@ def _is_flag(token: str) -> bool:
     return token.startswith("-") and token != "-" and not _NEGATIVE.fullmatch(token)  # noqa: S105
 
 
-_Match = tuple[Flag, bool, str | None]
+class _Match(NamedTuple):
+    """What a token means: the flag, whether it is switched on, its value where it stands in the same token, and the
+    member where the value is only one of a JSON flag's."""
+
+    flag: Flag
+    on: bool
+    given: str | None
+    member: str = ""
 
 
 def _match(token: str, table: Mapping[str, tuple[Flag, bool]], underscores: bool) -> _Match | ArgumentProblem | None:
@@ -164,22 +171,26 @@ def _match(token: str, table: Mapping[str, tuple[Flag, bool]], underscores: bool
     value = given if equals else None
     if token.startswith("--"):
         if underscores:
-            name = "--" + name[2:].replace("_", "-")
+            # vLLM takes members of a JSON flag one by one: --speculative-config.method eagle.
+            flag_name, _, member = name[2:].partition(".")
+            name = "--" + flag_name.replace("_", "-")
+            if member and name in table:
+                return _Match(*table[name], value, member)
         if name in table:
-            return (*table[name], value)
+            return _Match(*table[name], value)
         return _by_prefix(name, value, table)
     if name in table:
-        return (*table[name], value)
+        return _Match(*table[name], value)
     one_letter = token[:2]
     if one_letter in table:  # -n2: only one-letter spellings take a glued value
         flag, on = table[one_letter]
-        return flag, on, token[2:]
+        return _Match(flag, on, token[2:])
     matches = {flag.name for spelling, (flag, _) in table.items() if spelling.startswith(name) and spelling[1] != "-"}
     if len(matches) == 1:
         flag = next(flag for spelling, (flag, _) in table.items() if spelling.startswith(name) and spelling[1] != "-")
         if equals and flag.kind is FlagKind.VALUE:
             return ArgumentProblem(flag.name, "the whole flag before =", repr(name))
-        return flag, True, value
+        return _Match(flag, True, value)
     glued = [flag for spelling, (flag, _) in table.items() if spelling[1] != "-" and _is_glued(token, spelling)]
     if glued and glued[0].kind is FlagKind.VALUE:
         return ArgumentProblem(glued[0].name, "flag and value as two list items", "one glued to the other")
@@ -196,4 +207,4 @@ def _by_prefix(name: str, value: str | None, table: Mapping[str, tuple[Flag, boo
     if len(names) != 1:
         return None  # ambiguous or unknown: the engine decides, and nothing is recorded
     flag, on = next(iter(found.values()))
-    return flag, on, value
+    return _Match(flag, on, value)

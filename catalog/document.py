@@ -26,6 +26,7 @@ MAX_NODES: Final = 200_000
 # Notes are the longest honest scalar.
 MAX_SCALAR: Final = 16_384
 _LONGEST_NUMBER = 64
+_NODES_BETWEEN_LOOKS: Final = 8192
 
 _INT: Final = re.compile(r"[-+]?[0-9]+")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -65,12 +66,14 @@ class Bounds(NamedTuple):
     max_bytes: int = MAX_BYTES
     max_depth: int = MAX_DEPTH
     max_nodes: int = MAX_NODES
+    # A catalog has names and numbers of several digits; half a million zeros need not be read to the limit of nodes.
+    min_node_bytes: int = 3
     aliases: bool = False
 
 
 CATALOG_BOUNDS: Final = Bounds()
 # Manifests nest deeper (schemas, managed fields), and what writes them may write a repeated part as an alias.
-MANIFEST_BOUNDS: Final = Bounds(max_bytes=8 * MAX_BYTES, max_depth=64, aliases=True)
+MANIFEST_BOUNDS: Final = Bounds(max_bytes=8 * MAX_BYTES, max_depth=64, min_node_bytes=0, aliases=True)
 
 
 def read_document(text: str | bytes, bounds: Bounds = CATALOG_BOUNDS) -> object:
@@ -212,6 +215,8 @@ def _build(events: Any, bounds: Bounds, most: int) -> list[object]:
             raise _at(event, "a second document follows: a catalog is exactly one document")
         else:
             continue
+        if nodes % _NODES_BETWEEN_LOOKS == 0 and event.start_mark.index < bounds.min_node_bytes * nodes:
+            raise _at(event, "this is a list of tiny values and no catalog")
         # What an alias repeats counts each time: whoever walks the value walks it each time.
         nodes += size
         if nodes > bounds.max_nodes:

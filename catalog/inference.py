@@ -107,11 +107,12 @@ class Unidentified:
     """A role whose identity is not known; at least one refusal, the first being the one to mend first."""
 
     refusals: tuple[IdentityRefusal, ...]
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def message(self) -> str:
-        """All reasons."""
-        return "; ".join(refusal.message for refusal in self.refusals)
+        """All reasons. A secret that is a word of the sentences is blanked in them, too."""
+        return without_secrets("; ".join(refusal.message for refusal in self.refusals), self.secrets)
 
 
 RoleIdentity = Identified | Unidentified
@@ -123,12 +124,12 @@ def infer_identity(role: RoleInput) -> RoleIdentity:
         refusal = IdentityRefusal(
             role.name, IdentityProblem.OBJECT_DAMAGED, "object", "members of the types of the contract", role.damage
         )
-        return Unidentified((_redacted(refusal, role),))
+        return Unidentified((_redacted(refusal, role),), role.secrets)
     parts = _Parts(role)
     result = parts.inferred() if role.declared is None else parts.declared(role.declared)
     if isinstance(result, Identity):
         return Identified(result, declared=role.declared is not None, secrets=role.secrets)
-    return Unidentified(tuple(_redacted(refusal, role) for refusal in result))
+    return Unidentified(tuple(_redacted(refusal, role) for refusal in result), role.secrets)
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:

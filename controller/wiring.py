@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -44,12 +43,12 @@ from controller.kube import (
     LeadershipLost,
     LeaseLock,
     LeaseTimes,
+    Loop,
     NotFound,
     ObjectRef,
-    ReconcileOutcome,
     WorkQueue,
     load_connection,
-    run_workers,
+    run_loops,
     settle,
 )
 from controller.operations import (
@@ -61,7 +60,6 @@ from controller.operations import (
     ModelDeploymentMetrics,
     OperationsServer,
     Probe,
-    ReconcileMetrics,
     ScalerMetrics,
     WorkMetrics,
     get_logger,
@@ -111,27 +109,6 @@ async def run_controller(settings: ControllerSettings, version: str) -> int:
             election.lease_duration_seconds, election.renew_deadline_seconds, election.retry_period_seconds
         )
     return await Controller(settings, connection, times, version).run()
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A work queue and what is done with its keys."""
-
-    queue: WorkQueue
-    reconcile: Callable[[str], Awaitable[ReconcileOutcome]]
-    workers: int
-    metrics: ReconcileMetrics
-
-    async def run(self) -> None:
-        """Until the queue is shut down and empty."""
-        await run_workers(self.queue, self._reconcile, self.workers, observer=self.metrics)
-
-    async def _reconcile(self, key: str) -> ReconcileOutcome:
-        self.metrics.began()
-        try:
-            return await self.reconcile(key)
-        finally:
-            self.metrics.left()
 
 
 class Controller:
@@ -370,21 +347,7 @@ class Controller:
     async def _work(self) -> None:
         """Reconcile until the queues are shut down; a cancellation lets the reconciles under way come to their end."""
         self._log.info("working", workers=self._settings.workers, loops=len(self._loops))
-        work = asyncio.ensure_future(self._run_loops())
-        try:
-            await asyncio.shield(work)
-        except asyncio.CancelledError:
-            for loop in self._loops:
-                loop.queue.shut_down()
-            await asyncio.wait({work}, timeout=_WORK_SHARE * self._settings.grace_seconds)
-            work.cancel()
-            await asyncio.wait({work})
-            raise
-
-    async def _run_loops(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for loop in self._loops:
-                group.create_task(loop.run())
+        await run_loops(self._loops, _WORK_SHARE * self._settings.grace_seconds)
 
     async def _close_deployments(self) -> None:
         if self._deployments is not None:

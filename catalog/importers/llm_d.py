@@ -30,7 +30,7 @@ from catalog.schema import Source
 
 TOOL: Final = "llm-d-benchmark"
 # Reports carry time series and native configuration.
-_BOUNDS: Final = Bounds(max_bytes=64 * 1024 * 1024, max_depth=64, max_nodes=5_000_000)
+_BOUNDS: Final = Bounds(max_bytes=64 * 1024 * 1024, max_depth=64, max_nodes=5_000_000, min_node_bytes=0)
 _PERCENTILE: Final = re.compile(r"[pP]([0-9]{1,2})(?:[p.]([0-9]{1,20}))?")
 _MILLISECONDS: Final = {"ms": 1.0, "ms/token": 1.0, "s": 1000.0, "s/token": 1000.0, "us": 1e-3, "us/token": 1e-3}
 

@@ -24,6 +24,8 @@ MAX_MEMORY = 4096
 MAX_REASON = 512
 # A third reversal stops writing, so more are never kept.
 MAX_FOREIGN_REVERSALS = 3
+# Of a resume annotation only so much is compared.
+MAX_RESUME = 256
 
 
 class CapacitySource(StrEnum):
@@ -256,6 +258,9 @@ class ScalerStatus(ApiStruct, frozen=True, kw_only=True):
         tuple[ForeignReversal, ...],
         Member("Recent foreign changes of our counts.", max_items=MAX_FOREIGN_REVERSALS),
     ] = ()
+    resumed: Annotated[
+        str, Member("The value of the resume annotation that was last acted upon.", max_length=MAX_RESUME)
+    ] = ""
 
     def role(self, name: str) -> RoleStatus | None:
         """The status of a role, None where there is none yet."""

@@ -17,6 +17,7 @@ from controller.foundation import UsageError
 _WALL_SECONDS = 135.0
 # The first replica's start and the last request's end, in model time.
 _MARGIN_SECONDS = 330.0
+_CYCLES_SPEED = 60.0  # about two minutes for twenty cycles of one role
 _FASTEST = 120.0  # beyond it an interval is shorter than what two cores need for it
 
 
@@ -68,6 +69,14 @@ def demo(
         float | None,
         typer.Option(min=60.0, help="Kill and restart the controller every so many seconds of trace time."),
     ] = None,
+    cycles: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Instead of the trace: steady traffic of its lengths while the count of each role in its turn is set "
+            "to 4 and to 1 again, so many times; the scaler only watches. Shows that no request is lost.",
+        ),
+    ] = None,
     serve: Annotated[
         bool,
         typer.Option(
@@ -99,10 +108,15 @@ def demo(
         raise UsageError("--serve runs in real time, so that kubectl shows true ages; leave out --speed")
     if report and (Path(report).name != report):
         raise UsageError(f"--report: {report!r} is a name within --directory ({directory}), not a path")
-    plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed, roles=roles)
+    if serve and cycles is not None:
+        raise UsageError("--serve keeps a demo up after its trace, and --cycles replays none; leave out one of them")
+    plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed, roles=roles, cycles=cycles)
+    if speed is None and cycles is not None:
+        speed = _CYCLES_SPEED
     if speed is None:
         wanted = (plan.trace_seconds + _MARGIN_SECONDS) / _WALL_SECONDS
-        speed = 1.0 if serve else max(1.0, min(wanted, affordable_factor(plan.fit.trace), _FASTEST))
+        affordable = affordable_factor(plan.fit.trace, roles=len(plan.roles))
+        speed = 1.0 if serve else max(1.0, min(wanted, affordable, _FASTEST))
     options = demo_run.DemoOptions(
         speed=speed,
         kill_every_seconds=kill_controller_every,

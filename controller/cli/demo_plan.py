@@ -35,6 +35,7 @@ from controller.plant import (
 NAMESPACE = "demo"
 DEPLOYMENT = "chat"
 INTERVAL_SECONDS = 10
+_CYCLING_LOAD = 0.5
 STARTUP_SECONDS = 76.0  # measured: vLLM on an H200 with cached weights
 
 
@@ -51,10 +52,23 @@ class DemoPlan:
     scaler: dict[str, Any]
     algorithm: str
     seed: int
+    cycles: int | None = None  # instead of the trace, counts that go up and down so often
+
+    def cycling_requests_per_second(self) -> float:
+        """What one replica of each role serves at half of its capacity."""
+        trace = self.fit.trace
+        prompt, output = float(trace.prompt_tokens.mean()), float(trace.output_tokens.mean())
+        return _CYCLING_LOAD * min(role.tokens_per_second / role.demand(prompt, output) for role in self.roles)
 
 
 def plan_demo(
-    trace: Path | None, *, minutes: float | None, algorithm: str, seed: int, roles: DemoRoles = DemoRoles.SERVER
+    trace: Path | None,
+    *,
+    minutes: float | None,
+    algorithm: str,
+    seed: int,
+    roles: DemoRoles = DemoRoles.SERVER,
+    cycles: int | None = None,
 ) -> DemoPlan:
     """Read the trace and make it fit. Raises UsageError for a trace that cannot be used."""
     path = trace or DEFAULT_TRACE
@@ -73,9 +87,10 @@ def plan_demo(
         fit=fit,
         roles=planned,
         media_tokens=MEDIA_TOKENS if roles is DemoRoles.EPD else 0,
-        scaler=scaler_manifest(planned, fit, algorithm),
+        scaler=scaler_manifest(planned, fit, algorithm, mode="Active" if cycles is None else "Shadow"),
         algorithm=algorithm,
         seed=seed,
+        cycles=cycles,
     )
 
 
@@ -88,7 +103,9 @@ def _read(path: Path, minutes: float | None, seed: int) -> RequestTrace:
     return read if minutes is None else window(read, 0.0, minutes)
 
 
-def scaler_manifest(roles: tuple[RolePlan, ...], fit: Dimension, algorithm: str) -> dict[str, Any]:
+def scaler_manifest(
+    roles: tuple[RolePlan, ...], fit: Dimension, algorithm: str, *, mode: str = "Active"
+) -> dict[str, Any]:
     """The demo's scaler: capacities and latency targets stretched like the engines, windows shortened like the hour."""
     latencies = {
         "ttftTargetMilliseconds": quantity(1000 * fit.ttft_target_seconds),
@@ -120,7 +137,7 @@ def scaler_manifest(roles: tuple[RolePlan, ...], fit: Dimension, algorithm: str)
         "metadata": {"name": DEPLOYMENT, "namespace": NAMESPACE},
         "spec": {
             "targetRef": {"name": DEPLOYMENT},
-            "mode": "Active",
+            "mode": mode,
             "sampling": {"intervalSeconds": INTERVAL_SECONDS},
             **role_manifests(roles),
             "algorithm": {"type": algorithm, block: blocks[algorithm]},

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from controller.cli.demo_plan import DemoPlan
-from controller.cli.demo_roles import HEADROOM
+from controller.cli.demo_roles import HEADROOM, MEDIA_TOKENS, RolePlan
 from controller.cli.demo_run import DemoOptions, DemoOutcome
 from controller.cli.options import package_version
+from controller.embedded.engine import EngineKind
 from controller.planning import committed_changes
 from controller.reports import (
     Column,
@@ -42,8 +42,9 @@ def summary_table(plan: DemoPlan, outcome: DemoOutcome) -> str:
     rows: list[tuple[str, str]] = [
         ("requests", f"{results.requests:,}, {results.completed:,} complete, {results.lost} lost"),
         ("decisions", f"{len(outcome.records)}, {results.replica_changes} changes of the count"),
-        ("replicas", f"{_ready(outcome)} ready; the peak needed {plan.fit.need_replicas_peak:.1f}"),
+        *((f"{role.name} replicas", _replicas(role, outcome)) for role in plan.roles),
         ("ready replica time", format_duration(results.ready_replica_seconds)),
+        ("retirements", _retirements(outcome)),
         ("TTFT p50 / p99", f"{_ms(results.ttft_milliseconds.p50)} / {_ms(results.ttft_milliseconds.p99)} (model time)"),
         ("ITL p50 / p99", f"{_ms(results.itl_milliseconds.p50)} / {_ms(results.itl_milliseconds.p99)} (model time)"),
         ("controller restarts", _restarts(outcome)),
@@ -59,29 +60,9 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -
     series = results.series
     times = list(series.t_seconds)
     restarts = [Mark(time, "controller killed", tone=Tone.ALERT) for time in outcome.restarts]
-    capacity = fit.effective_tokens_per_second
-    needed = Series(
-        "needed",
-        "replicas",
-        times,
-        _needed(series.demand_tokens_per_second, series.interval_seconds, capacity),
-        SeriesKind.STEP,
-    )
-    ready = Series("ready", "replicas", times, list(series.ready_replicas), SeriesKind.STEP)
-    wanted = Series("wanted", "replicas", times, list(series.desired_replicas), SeriesKind.STEP)
-    ready_capacity = [capacity * count for count in series.ready_replicas]
     panels = [
-        Panel(
-            "Demand and capacity",
-            "tokens/s",
-            [
-                Series("arriving", "tokens/s", times, list(series.demand_tokens_per_second), SeriesKind.AREA),
-                Series("served", "tokens/s", times, list(series.served_tokens_per_second)),
-                Series("capacity, ready", "tokens/s", times, ready_capacity, SeriesKind.STEP),
-            ],
-            marks=restarts,
-        ),
-        Panel("Replicas", "replicas", [needed, ready, wanted], marks=restarts, bands=gap_bands(needed, ready)),
+        _demand_panel(plan, outcome, times, restarts),
+        *(_replicas_panel(role, outcome, times, restarts) for role in plan.roles),
         Panel(
             "Time to first token, in model time",
             "s",
@@ -98,8 +79,9 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -
         subtitle=f"{plan.algorithm} on {plan.trace_name}, engines timed by a sweep measured on an H200",
         tiles=[
             Tile("Lost requests", str(results.lost), f"of {results.requests:,}"),
-            Tile("Ready replicas", _ready(outcome), f"the peak needed {fit.need_replicas_peak:.1f}"),
+            *(Tile(_title(role, plan, "ready replicas"), _ready(role, outcome), _peak(role)) for role in plan.roles),
             Tile("Ready replica time", format_duration(results.ready_replica_seconds)),
+            Tile("Retirements", _retirements(outcome)),
             Tile("TTFT p50", _ms(results.ttft_milliseconds.p50), "model time"),
             Tile("TTFT p99", _ms(results.ttft_milliseconds.p99), "model time"),
             Tile("Controller restarts", str(len(outcome.restarts)), _restart_note(outcome)),
@@ -117,12 +99,41 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -
     return render_html(report)
 
 
-def _needed(demand: Sequence[float], interval_seconds: float, capacity: float) -> list[float | None]:
-    width = max(1, round(_NEED_WINDOW_SECONDS / interval_seconds))
+def _demand_panel(plan: DemoPlan, outcome: DemoOutcome, times: list[float], marks: list[Mark]) -> Panel:
+    series = outcome.results.series
+    shown = [
+        Series("arriving", "tokens/s", times, list(series.demand_tokens_per_second), SeriesKind.AREA),
+        Series("served", "tokens/s", times, list(series.served_tokens_per_second)),
+    ]
+    if len(plan.roles) == 1:  # of several roles the capacities count different tokens
+        (role,) = plan.roles
+        capacity = [role.effective_tokens_per_second * counts.ready for counts in series.replicas[role.name]]
+        shown.append(Series("capacity, ready", "tokens/s", times, capacity, SeriesKind.STEP))
+    return Panel("Demand and capacity" if len(plan.roles) == 1 else "Demand", "tokens/s", shown, marks=marks)
+
+
+def _replicas_panel(role: RolePlan, outcome: DemoOutcome, times: list[float], marks: list[Mark]) -> Panel:
+    counts = outcome.results.series.replicas[role.name]
+    ready = Series("ready", "replicas", times, [each.ready for each in counts], SeriesKind.STEP)
+    wanted = Series("wanted", "replicas", times, [each.desired for each in counts], SeriesKind.STEP)
+    if role.kind is EngineKind.ENCODE:
+        return Panel("Replicas: encode, at a ratio to prefill", "replicas", [ready, wanted], marks=marks)
+    needed = Series("needed", "replicas", times, _needed(role, outcome), SeriesKind.STEP)
+    title = "Replicas" if role.kind is EngineKind.SERVER else f"Replicas: {role.name}"
+    return Panel(title, "replicas", [needed, ready, wanted], marks=marks, bands=gap_bands(needed, ready))
+
+
+def _needed(role: RolePlan, outcome: DemoOutcome) -> list[float | None]:
+    series = outcome.results.series
+    demand = [
+        role.demand(prompt, every - prompt)
+        for prompt, every in zip(series.prompt_tokens_per_second, series.demand_tokens_per_second, strict=True)
+    ]
+    width = max(1, round(_NEED_WINDOW_SECONDS / series.interval_seconds))
     needed: list[float | None] = []
     for index in range(len(demand)):
         recent = demand[max(0, index - width + 1) : index + 1]
-        needed.append(float(max(1, math.ceil(sum(recent) / len(recent) / capacity))))
+        needed.append(float(max(1, math.ceil(sum(recent) / len(recent) / role.effective_tokens_per_second))))
     return needed
 
 
@@ -140,9 +151,30 @@ def _entries(outcome: DemoOutcome) -> list[DecisionEntry]:
     ]
 
 
-def _ready(outcome: DemoOutcome) -> str:
-    counts = outcome.results.series.ready_replicas
+def _ready(role: RolePlan, outcome: DemoOutcome) -> str:
+    counts = [each.ready for each in outcome.results.series.replicas[role.name]]
     return f"{min(counts)} to {max(counts)}" if counts else "–"
+
+
+def _peak(role: RolePlan) -> str:
+    return "at a ratio to prefill" if role.kind is EngineKind.ENCODE else f"the peak needed {role.peak:.1f}"
+
+
+def _replicas(role: RolePlan, outcome: DemoOutcome) -> str:
+    return f"{_ready(role, outcome)} ready; {_peak(role)}"
+
+
+def _title(role: RolePlan, plan: DemoPlan, what: str) -> str:
+    return what.capitalize() if len(plan.roles) == 1 else f"{role.name.capitalize()}, {what}"
+
+
+def _retirements(outcome: DemoOutcome) -> str:
+    ended = outcome.results.retirements
+    if ended is None:
+        return "–"
+    parts = [f"{ended.completed} completed", f"{ended.adopted} called back" if ended.adopted else ""]
+    parts.append(f"{ended.aborted} aborted" if ended.aborted else "")
+    return ", ".join(part for part in parts if part)
 
 
 def _totals(plan: DemoPlan, outcome: DemoOutcome) -> Table:
@@ -156,7 +188,12 @@ def _totals(plan: DemoPlan, outcome: DemoOutcome) -> Table:
             ("output tokens", results.output_tokens),
             ("ready replica-seconds", results.ready_replica_seconds),
             ("declared replica-seconds", results.desired_replica_seconds),
-            ("replica-seconds needed (tokens ÷ capacity)", results.tokens / plan.fit.effective_tokens_per_second),
+            *(
+                (f"{role.name} replica-seconds, ready", results.roles[role.name].ready_replica_seconds)
+                for role in plan.roles
+            ),
+            ("requests in flight at replicas that ended", results.cut_requests),
+            ("scalers that wrote counts at one time", results.writers.effective_writers if results.writers else None),
             ("decisions", len(outcome.records)),
             ("shrinks", outcome.continuity.shrinks),
             ("shrinks that an unbroken run would not have made by then", len(outcome.continuity.early)),
@@ -175,10 +212,11 @@ def _notes(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -> list[N
         Note(
             "What is scaled",
             f"The trace has {plan.original_requests:,} requests; one in {fit.thinning:.2f} is replayed. The engines "
-            f"follow a sweep of Qwen3-8B on an H200 and are slowed by {fit.slowdown:.1f}, so that the load needs "
-            f"{fit.need_replicas_low:.1f} to {fit.need_replicas_peak:.1f} replicas. Capacity and latency targets of "
-            f"the scaler are scaled with them: {format_number(fit.effective_tokens_per_second)} tokens/s per replica "
-            f"(headroom {HEADROOM}), TTFT {fit.ttft_target_seconds:.1f} s, ITL {1000 * fit.itl_target_seconds:.0f} ms.",
+            "follow a sweep of Qwen3-8B on an H200 and are slowed, so that each role needs up to about five replicas: "
+            f"{'; '.join(map(_scaled, plan.roles))} (headroom {HEADROOM}). Latency targets: TTFT "
+            f"{fit.ttft_target_seconds:.1f} s, ITL {1000 * fit.itl_target_seconds:.0f} ms, those of the sweep slowed "
+            f"by {fit.slowdown:.1f}."
+            + (f" Up to {MEDIA_TOKENS} tokens of every prompt stand for an image." if plan.media_tokens else ""),
         ),
         Note(
             "Clocks",
@@ -189,9 +227,16 @@ def _notes(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -> list[N
         ),
         Note(
             "What it does not show",
-            "One role, one engine model without prefix cache, no network, no GPUs, and a start-up of 76 s throughout.",
+            "Engines without prefix cache, no network, no GPUs, and a start-up of 76 s throughout.",
         ),
     ]
+
+
+def _scaled(role: RolePlan) -> str:
+    return (
+        f"{role.name} {role.service.slowdown:.1f} times, "
+        f"{format_number(role.effective_tokens_per_second)} tokens/s per replica"
+    )
 
 
 def _restarts(outcome: DemoOutcome) -> str:

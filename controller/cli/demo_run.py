@@ -8,15 +8,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from controller.api import model_deployment_crd, scaler_crd
 from controller.cli.demo_plan import DEPLOYMENT, NAMESPACE, STARTUP_SECONDS, DemoPlan
 from controller.cli.demo_view import live_view
+from controller.embedded.apiclient import ApiClient
+from controller.embedded.cycling import Cycles, cycle_counts, sampled_traffic
 from controller.embedded.results import WorldResults
-from controller.embedded.world import World, WorldConfig
+from controller.embedded.world import World, WorldConfig, WorldRole
 from controller.foundation import OperationFailed, ScaledClock, monotonic, wall_now
 from controller.planning import Continuity, Record, compare_with_unbroken, read_records
 
@@ -52,6 +54,7 @@ class DemoOutcome:
     continuity: Continuity
     restarts: tuple[float, ...]  # trace time
     began: float  # model time at which the traffic began
+    cycles: int | None
     wall_seconds: float
 
     @property
@@ -64,7 +67,7 @@ class DemoOutcome:
         if not self.records:
             failures.append("the controller made no decision")
         if results.writers is not None and results.writers.problems:
-            failures.append(f"the fence did not hold: {'; '.join(results.writers.problems)}")
+            failures.append(f"the fence did not hold: {'; '.join(map(str, results.writers.problems))}")
         if self.continuity.early:
             failures.append(f"{len(self.continuity.early)} shrinks came earlier than without a restart")
         return failures
@@ -96,6 +99,7 @@ class DemoOutcome:
             "ttftMilliseconds": _quantiles(results.ttft_milliseconds),
             "itlMilliseconds": _quantiles(results.itl_milliseconds),
             "latestSendSeconds": round(results.latest_send_seconds, 1),
+            "cycles": self.cycles,
             "controllerRestarts": len(self.restarts),
             "shrinks": self.continuity.shrinks,
             "earlyShrinks": len(self.continuity.early),
@@ -133,7 +137,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
     clock = ScaledClock(epoch, options.speed)
     config = WorldConfig(
         trace=plan.fit.trace,
-        roles=[role.world_role for role in plan.roles],
+        roles=[role.world_role if plan.cycles is None else _single(role.world_role) for role in plan.roles],
         media_tokens=plan.media_tokens,
         crds=[scaler_crd(), model_deployment_crd()],
         objects=[plan.scaler],
@@ -156,7 +160,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
             await _first_decision(records, controller)
             began = clock.now()
             async with live_view(world, records, plan, enabled=options.live):
-                results = await _replay(world, controller, clock, options)
+                results = await _replay(world, controller, clock, plan, options)
             if not options.serve:
                 await controller.stop()  # its last record is written
             kept = _read_records(records)
@@ -166,6 +170,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
                 continuity=compare_with_unbroken(kept),
                 restarts=tuple(time - began for time in controller.restarts),
                 began=began,
+                cycles=plan.cycles,
                 wall_seconds=monotonic() - started,
             )
             report(outcome)
@@ -291,10 +296,11 @@ async def _first_decision(records: Path, controller: ControllerProcess) -> None:
 
 
 async def _replay(
-    world: World, controller: ControllerProcess, clock: ScaledClock, options: DemoOptions
+    world: World, controller: ControllerProcess, clock: ScaledClock, plan: DemoPlan, options: DemoOptions
 ) -> WorldResults:
     """The traffic, while the controller is watched and, where asked for, killed."""
-    traffic = asyncio.create_task(world.run(), name="traffic")
+    running = world.run() if plan.cycles is None else _cycle(world, clock, plan, Cycles(plan.cycles))
+    traffic = asyncio.create_task(running, name="traffic")
     began = clock.now()
     kills = 0
     try:
@@ -318,6 +324,36 @@ async def _replay(
     finally:
         traffic.cancel()
         await asyncio.gather(traffic, return_exceptions=True)
+
+
+async def _cycle(world: World, clock: ScaledClock, plan: DemoPlan, cycles: Cycles) -> WorldResults:
+    """Steady traffic, for as long as it takes the counts to go up and down."""
+    done = False
+    rate = plan.cycling_requests_per_second()
+    arrivals = sampled_traffic(plan.fit.trace, requests_per_second=rate, seed=plan.seed, done=lambda: done)
+    api = ApiClient(world.api.url)
+    traffic = asyncio.create_task(world.run(arrivals), name="steady traffic")
+    try:
+        await cycle_counts(
+            api,
+            clock,
+            world.census,
+            namespace=NAMESPACE,
+            deployment=DEPLOYMENT,
+            roles=[role.name for role in plan.roles],
+            cycles=cycles,
+            routed=lambda: sum(member.eligible for member in world.router.members),
+        )
+        done = True
+        return await traffic
+    finally:
+        traffic.cancel()
+        await asyncio.gather(traffic, return_exceptions=True)
+        await api.close()
+
+
+def _single(role: WorldRole) -> WorldRole:
+    return replace(role, initial_replicas=1)
 
 
 @contextlib.contextmanager

@@ -80,7 +80,7 @@ async def _print_lines(_console: Console, world: World, tail: _RecordTail, plan:
         now = world.snapshot()
         # Whole lines, however narrow: a log is searched.
         print(
-            f"{_clock(now.t_seconds)} of {_clock(plan.trace_seconds)}  load {now.demand_tokens_per_second:,.0f} tok/s  "
+            f"{_progress(now, plan)}  load {now.demand_tokens_per_second:,.0f} tok/s  "
             f"ready {_replicas(now)}  TTFT p95 {_seconds(now.ttft_p95_seconds)}  "
             f"requests {now.requests:,}  lost {now.lost}",
             file=sys.stderr,
@@ -93,8 +93,9 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
     figures = Table.grid(padding=(0, 3))
     for _ in range(4):
         figures.add_column()
-    role = tail.last.decided.roles[0] if tail.last is not None else None
-    raw = "–" if role is None or role.raw is None else str(role.raw)
+    decided = tail.last.decided.roles if tail.last is not None else ()
+    raw = ", ".join("–" if role.raw is None else str(role.raw) for role in decided) or "–"
+    limits = ", ".join(str(role.limited_by) for role in decided if role.limited_by is not None)
     figures.add_row("load", f"{now.demand_tokens_per_second:,.0f} tok/s", "TTFT p50 / p95", _latencies(now))
     figures.add_row("served", f"{now.served_tokens_per_second:,.0f} tok/s", "running / waiting", _queue(now))
     figures.add_row(
@@ -103,22 +104,27 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
         "requests",
         f"{now.requests:,}, {now.completed:,} complete, {now.lost} lost",
     )
-    figures.add_row(
-        "limited by", "nothing" if role is None or role.limited_by is None else str(role.limited_by), "", ""
-    )
+    figures.add_row("limited by", limits or "nothing", "", "")
     decisions = Table.grid(padding=(0, 2))
     for record in tail.changes:
         for name, (before, after) in record.decided.changes.items():
             changed = record.decided.role(name)
-            decisions.add_row(f"{before} → {after}", changed.algorithm_reason)
+            role = f"{name} " if len(plan.roles) > 1 else ""
+            decisions.add_row(f"{role}{before} → {after}", changed.algorithm_reason)
     done = max(0.0, min(now.t_seconds, plan.trace_seconds))
     return Group(
-        Text(f"{plan.trace_name}: {_clock(now.t_seconds)} of {_clock(plan.trace_seconds)}"),
+        Text(f"{plan.trace_name}: {_progress(now, plan)}"),
         ProgressBar(total=plan.trace_seconds, completed=done, width=60),
         figures,
         Text("decisions", style="dim"),
         decisions,
     )
+
+
+def _progress(now: WorldSnapshot, plan: DemoPlan) -> str:
+    """How far the trace is; where there is none, how long it has taken."""
+    elapsed = _clock(now.t_seconds)
+    return f"{elapsed} of {_clock(plan.trace_seconds)}" if plan.cycles is None else f"{elapsed}, {plan.cycles} cycles"
 
 
 def _replicas(now: WorldSnapshot) -> str:

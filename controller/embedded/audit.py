@@ -48,13 +48,23 @@ class CountWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that must not be, and the version that shows it first."""
+
+    resource_version: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.resource_version}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
-    """What a history tells. `claims`: each binding in the order in which it was taken, with its resourceVersion;
-    `problems`: everything that must not be, for people."""
+    """What a history tells. `claims`: each binding in the order in which it was taken, with its resourceVersion."""
 
     writes: tuple[CountWrite, ...]
     claims: tuple[tuple[str, Holding], ...]
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
     effective_writers: int
 
     @property
@@ -67,7 +77,7 @@ def audit(history: Iterable[Mapping[str, Any]]) -> Audit:
     """Read a history, oldest state first."""
     writes: list[CountWrite] = []
     claims: list[tuple[str, Holding]] = []
-    problems: list[str] = []
+    problems: list[Problem] = []
     # Between two changes of the binding there is one reign; who wrote in it, and how often without being allowed to.
     most = strays = 0
     ruled = False
@@ -83,12 +93,12 @@ def audit(history: Iterable[Mapping[str, Any]]) -> Audit:
             if holding.bound_by:
                 claims.append((version, holding))
             if fell := _fallen(now, previous, holding):
-                problems.append(f"{version}: {fell}")
+                problems.append(Problem(version, fell))
         if before is not None and _counts(now) != _counts(before):
             write = _write(before, now, version, holding, previous)
             writes.append(write)
             if write.problem:
-                problems.append(f"{version}: {write.problem}")
+                problems.append(Problem(version, write.problem))
             if write.ours:
                 ruled, strays = ruled or not write.problem, strays + bool(write.problem)
                 # A stray write is a second writer beside whoever held the target, also when that one wrote nothing.

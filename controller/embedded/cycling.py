@@ -18,7 +18,7 @@ from controller.embedded.apiclient import ApiClient, ApiFailure
 from controller.embedded.census import Census, RoleCounts
 from controller.embedded.contract import MODEL_DEPLOYMENTS
 from controller.foundation import Clock, OperationFailed
-from controller.plant import Arrival
+from controller.plant import Arrival, RequestTrace
 
 _LOOK_SECONDS = 1.0
 # Of model time for one leg of a cycle: a start-up, or the retirements with their drains and the grace of hand-overs.
@@ -67,6 +67,19 @@ async def cycle_counts(
             if clock.now() - lowered > _PATIENCE_SECONDS:
                 raise OperationFailed(f"{role} did not come down to {cycles.low}: {census.now.roles}")
     return again
+
+
+def sampled_traffic(
+    trace: RequestTrace, *, requests_per_second: float, seed: int, done: Callable[[], bool]
+) -> Iterator[Arrival]:
+    """Requests with lengths drawn from a trace, at random moments, until `done`."""
+    rng = np.random.default_rng(seed)
+    served = np.flatnonzero((trace.prompt_tokens > 0) & (trace.output_tokens > 0))
+    t_seconds = 0.0
+    while not done():
+        t_seconds += float(rng.exponential(1.0 / requests_per_second))
+        row = int(rng.choice(served))
+        yield Arrival(t_seconds, int(trace.prompt_tokens[row]), int(trace.output_tokens[row]))
 
 
 def steady_traffic(

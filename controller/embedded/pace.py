@@ -19,15 +19,16 @@ _SECONDS_PER_FRAME = 0.0001
 _PEAK_SECONDS = 60.0
 
 
-def affordable_factor(trace: RequestTrace, *, frame_tokens: int = 32, cores: float = 1.0) -> float:
-    """The highest clock factor at which the busiest minute of `trace` (thinned as it will be sent) still fits `cores`.
+def affordable_factor(trace: RequestTrace, *, frame_tokens: int = 32, cores: float = 1.0, roles: int = 1) -> float:
+    """The highest clock factor at which the busiest minute of `trace` (thinned as it will be sent) still fits `cores`,
+    when each request passes through so many roles.
 
     Raises ValueError where `cores` do not even carry an idle world.
     """
     if cores <= _FIXED_CORES:
         raise ValueError(f"an idle world alone takes {_FIXED_CORES} of a core")
     frames = 1 + trace.output_tokens / frame_tokens
-    cost = _SECONDS_PER_REQUEST + _SECONDS_PER_FRAME * frames
+    cost = roles * _SECONDS_PER_REQUEST + _SECONDS_PER_FRAME * frames
     minute = (trace.t_seconds // _PEAK_SECONDS).astype(np.int64)
     # A trace shorter than a minute is as busy as its own length makes it.
     seconds = min(_PEAK_SECONDS, max(trace.duration_seconds, 1.0))

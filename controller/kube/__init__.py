@@ -3,7 +3,7 @@
 Modules, each importing only those before it:
 
     wire      errors · recovery · nesting · observers · classify · proxies · loaders · connection · exec_plugin ·
-              config · transport · lines · watching · retries · wire · pages · patches · streaming · client
+              config · transport · lines · watching · retries · wire · pages · patches · streaming · client · pod_exec
     cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · endmark · reflector · store ·
               handlers · cache · scopes · informer · lean · read_your_writes
     queue     ratelimit · workqueue · workers
@@ -47,6 +47,7 @@ from controller.kube.informer import Informer
 from controller.kube.lean import lean
 from controller.kube.lease import LEASE, Lease, LeaseSpec, LeaseTimes
 from controller.kube.leaselock import LeaseLock, Lock
+from controller.kube.loops import Loop, LoopObserver, run_loops
 from controller.kube.observers import (
     SILENT,
     ElectorObserver,
@@ -120,6 +121,8 @@ __all__ = [
     "LeaseTimes",
     "ListResult",
     "Lock",
+    "Loop",
+    "LoopObserver",
     "NotFound",
     "NotLeader",
     "ObjectRef",
@@ -161,6 +164,7 @@ __all__ = [
     "merge_patch",
     "new_identity",
     "parse_version",
+    "run_loops",
     "run_workers",
     "settle",
 ]

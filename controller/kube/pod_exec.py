@@ -31,7 +31,7 @@ from controller.kube.classify import Status, classify_response, wire_errors
 from controller.kube.client import object_path
 from controller.kube.connection import Connection
 from controller.kube.errors import BadAnswer, ConnectionLost, TooLarge
-from controller.kube.transport import open_session, request_arguments
+from controller.kube.transport import open_session, plain_proxy_headers, request_arguments
 
 POD: Final = Resource("", "v1", "pods", "Pod")
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -127,7 +127,7 @@ class PodExec:
         socket: Socket = await self._session.ws_connect(
             self._connection.server + path,
             params=query,
-            headers=headers,
+            headers={**headers, **plain_proxy_headers(self._connection)},
             protocols=self._protocols,
             timeout=_CLOSING,
             max_msg_size=limit_bytes + _MAX_STATUS_BYTES,
@@ -160,7 +160,7 @@ async def _follow(socket: Socket, limit_bytes: int) -> ExecResult:
 def _result(out: bytes, err: bytes, body: bytes) -> ExecResult:
     try:
         status = _END.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise BadAnswer("the end of exec cannot be read", reason="BadStatus") from None
     if status.status == "Success":
         return ExecResult(0, out, err)

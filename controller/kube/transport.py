@@ -76,15 +76,19 @@ def request_arguments(connection: Connection) -> dict[str, Any]:
         proxy = URL(connection.proxy)
         # Apart from the address: the library's errors quote that.
         arguments["proxy"] = proxy.with_user(None)
-        arguments["proxy_headers"] = proxy_credentials(connection)
+        arguments["proxy_headers"] = _proxy_credentials(connection)
     if connection.ssl_context is not None:
         arguments["ssl"] = connection.ssl_context
         arguments["server_hostname"] = connection.server_hostname
     return arguments
 
 
-def proxy_credentials(connection: Connection) -> dict[str, str]:
-    """The header that the proxy wants: in the CONNECT before TLS, in the request itself when there is none."""
+def plain_proxy_headers(connection: Connection) -> dict[str, str]:
+    """What a request without TLS carries for the proxy that it goes through; with TLS the CONNECT before it does."""
+    return {} if connection.proxy is None or connection.ssl_context is not None else _proxy_credentials(connection)
+
+
+def _proxy_credentials(connection: Connection) -> dict[str, str]:
     proxy = URL(connection.proxy or "")
     if proxy.user is None:
         return {}

@@ -29,7 +29,7 @@ from controller.kube.transport import (
     GATE,
     Gate,
     open_session,
-    proxy_credentials,
+    plain_proxy_headers,
     request_arguments,
 )
 from controller.kube.watching import ByteStream
@@ -191,9 +191,7 @@ class Wire:
         now = asyncio.get_running_loop().time
         started = now()
         code = "<error>"
-        headers = {**credentials, "Accept": request.accept}
-        if self.connection.proxy is not None and self.connection.ssl_context is None:
-            headers |= proxy_credentials(self.connection)
+        headers = {**credentials, **plain_proxy_headers(self.connection), "Accept": request.accept}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         token = GATE.set(request.gate)

@@ -1,5 +1,4 @@
-"""Whose counts stand in the target: compares the declared counts with the last ones we wrote. Pure but for the
-memory of what was looked at."""
+"""Whose counts stand in the target: compares the declared counts with the last ones we wrote. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from controller.api import (
     ScalerStatus,
     read_written,
 )
+from controller.api.scaler_status import MAX_RESUME
 from controller.reconcile.foreign import Reversal, assess_foreign_writes
-from controller.reconcile.memory import ScalerMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +28,17 @@ class Baseline:
     reason: ConflictReason
     message: str
     foreign: frozenset[str] = frozenset()  # roles whose declared count is not the one we wrote
+    resumed: str = ""  # the order to go on that this one is made with
 
 
 def baseline_of(
-    scaler: MdsView, target: ModelDeployment, spec: ScalerSpec, status: ScalerStatus, memory: ScalerMemory, now: float
+    scaler: MdsView, target: ModelDeployment, spec: ScalerSpec, status: ScalerStatus, now: float
 ) -> Baseline:
     """What foreign writes mean for this tick. A new generation of the spec, or a new value of the resume annotation,
     forgets the earlier reversals."""
     known = tuple(Reversal(reversal.time, "") for reversal in status.foreign_reversals)
-    resume = scaler.metadata.annotation(RESUME_ANNOTATION)
-    resumed = memory.resume_seen and resume is not None and resume != memory.resume
-    memory.resume, memory.resume_seen = resume, True
-    if resumed or scaler.metadata.generation != status.observed_generation:
+    resume = (scaler.metadata.annotation(RESUME_ANNOTATION) or "")[:MAX_RESUME]
+    if (resume and resume != status.resumed) or scaler.metadata.generation != status.observed_generation:
         known = ()
     written = read_written(target.metadata)
     counts = written if isinstance(written, dict) else {}
@@ -61,9 +59,8 @@ def baseline_of(
         write_time=write_time,
     )
     if not verdict.roles and not verdict.hold:
-        return Baseline(
-            verdict.reversals, False, False, ConflictReason.RESOLVED, "the counts are the last ones written here"
-        )
+        message = "the counts are the last ones written here"
+        return Baseline(verdict.reversals, False, False, ConflictReason.RESOLVED, message, resumed=resume)
     changes = ", ".join(f"{name} {ours} → {theirs}" for name, (ours, theirs) in verdict.roles.items())
     message = f"{manager} changed {changes}" if changes else "our counts were reversed repeatedly"
     if verdict.hold:
@@ -74,4 +71,4 @@ def baseline_of(
     else:
         message += "; taken as the new baseline"
     roles = frozenset(verdict.roles)
-    return Baseline(verdict.reversals, verdict.hold, True, ConflictReason.FOREIGN_WRITER, message, roles)
+    return Baseline(verdict.reversals, verdict.hold, True, ConflictReason.FOREIGN_WRITER, message, roles, resume)

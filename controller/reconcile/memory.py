@@ -42,8 +42,6 @@ class ScalerMemory:
     status_written_at: float = float("-inf")  # model time
     last_words: tuple[object, ...] = ()  # the decision last logged
     reported: dict[str, str] = field(default_factory=dict)  # condition type → reason last put into an event
-    resume: str | None = None  # value of the resume annotation when it was last looked at
-    resume_seen: bool = False
     silent_since: float | None = None  # since when no role could be sampled
     silence_told: bool = False
     drifts_told: set[str] = field(default_factory=set)  # roles of which an event said so

@@ -51,7 +51,7 @@ from controller.kube import (
 from controller.operations import ScalerMetrics
 from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored, with_mixes
 from controller.reconcile.baseline import baseline_of
-from controller.reconcile.binder import Binder, BoundState
+from controller.reconcile.binder import Binder, BoundState, claim_of
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
 from controller.reconcile.decided import Tick
 from controller.reconcile.drift import drifts
@@ -64,6 +64,7 @@ from controller.reconcile.report import (
     invalid_spec_message,
     metrics_condition,
     with_conditions,
+    without_capacity,
 )
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
@@ -285,12 +286,12 @@ class Reconciler:
         target, decision = tick.sampled.target, tick.decision
         refusal: Invalid | None = None
         try:
-            bound: BoundState | None = await self._bind(key, scaler, spec, status, target, memory)
+            bound = await self._bind(key, scaler, spec, status, tick, memory)
         except Invalid as error:
             # An object whose stored status its schema refuses takes no finalizer before that status is replaced.
             bound, refusal = None, error
         holding = None if bound is None else bound.holding
-        baseline = baseline_of(scaler, target, spec, status, memory, self._clock.now())
+        baseline = baseline_of(scaler, target, spec, status, self._clock.now())
         guard = holds(target)
         writing = plan_writing(spec, status, tick, holding, guard, baseline, self._clock.now())
         wanted = writing.wanted
@@ -332,13 +333,18 @@ class Reconciler:
         scaler: MdsView,
         spec: ScalerSpec,
         status: ScalerStatus,
-        target: ModelDeployment,
+        tick: Tick,
         memory: ScalerMemory,
-    ) -> BoundState:
+    ) -> BoundState | None:
+        """The binding to write under; None: there is no plan to take the target for, and nothing is known of it."""
+        target = tick.sampled.target
         if self._only_shadow:
             return BoundState(None, BoundReason.SHADOW, self._only_shadow)
         if spec.mode is not Mode.ACTIVE:
             return BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
+        held = claim_of(target).holder_uid == scaler.metadata.uid
+        if not held and without_capacity(tick.spec, tick.capacity) and not tick.decision.changes:
+            return None  # another scaler may have a plan for it
         stored_term = status.binding.term if status.binding is not None else 0
         return await self._binder.hold(key, scaler, target, memory, stored_term)
 

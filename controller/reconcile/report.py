@@ -322,7 +322,15 @@ def _essence(status: ScalerStatus) -> tuple[object, ...]:
         )
         for role in status.roles
     )
-    return (status.observed_generation, conditions, roles, status.binding, status.summary, status.foreign_reversals)
+    return (
+        status.observed_generation,
+        conditions,
+        roles,
+        status.binding,
+        status.summary,
+        status.foreign_reversals,
+        status.resumed,
+    )
 
 
 def _without_measurement(capacity: RoleCapacity | None) -> RoleCapacity | None:

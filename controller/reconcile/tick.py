@@ -62,6 +62,7 @@ def tick_status(
         last_decision_time=decision.now,
         roles=roles,
         foreign_reversals=tuple(ForeignReversal(time=each.time) for each in baseline.reversals),
+        resumed=baseline.resumed,
     )
     new = [
         metrics_condition(decision, generation),

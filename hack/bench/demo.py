@@ -72,6 +72,8 @@ def main() -> int:
         "processes": processes,
         "requests": outcome.get("requests"),
         "lost": outcome.get("lost"),
+        "effectiveWriters": outcome.get("effectiveWriters"),
+        "retirements": outcome.get("retirements"),
         "maxReadyReplicas": outcome.get("maxReadyReplicas"),
     }
     if options.output == "json":

@@ -3,8 +3,8 @@
     python -m hack.bench.priors [--data FOLDER] [--output json]
 
 FOLDER is laid out as `FOLDER/inferencex/official/run_*/agg_bmk.json`; without it the committed extracts of the
-embedded catalog serve (the same single-node rows). Held-out: for every image and identity with three workloads, one
-workload is left out and predicted at equal concurrency, on clean rows, from the other two or from each single one;
+embedded catalog serve (the same single-node rows). Held-out: for every image and identity with several workloads, one
+workload is left out and predicted at equal concurrency, on clean rows, from each two of the others or from each one;
 `accepted` is the share with sigma ≤ 0.20, errors are |predicted ÷ actual − 1| of accepted predictions, and the naive
 rules (same total tokens/s, same output tokens/s) are judged on the same cases.
 """
@@ -85,7 +85,7 @@ def import_speed(files: list[Path]) -> dict[str, float]:
 
 
 def curves_by_family(files: list[Path]) -> list[list[Curve]]:
-    """The clean curves of every image and identity that was measured under at least three workloads."""
+    """The clean curves of every image and identity that was measured under at least two workloads."""
     entries: list[LabelledMeasurement] = []
     for path in files:
         entries += [e for e in read_file(SourceFile(path), read, ImportOptions()) if isinstance(e, LabelledMeasurement)]
@@ -96,7 +96,7 @@ def curves_by_family(files: list[Path]) -> list[list[Curve]]:
     for _, members in sorted(families.items(), key=lambda item: str(item[0])):
         merged = merge_profiles(members, (), "family").catalog.profiles
         curves = [curve for curve in map(curve_of, merged) if curve is not None]
-        if len(curves) >= 3:
+        if len(curves) >= 2:
             result.append(curves)
     return result
 
@@ -132,10 +132,14 @@ def _cases(known: list[Curve], held: Curve) -> Iterator[Case]:
         )
 
 
-def summary(cases: list[Case]) -> dict[str, float]:
-    """Median, p90, share accepted, share over-estimated by more than a quarter, of one kind of case."""
+def summary(cases: list[Case]) -> dict[str, float | None]:
+    """Median, p90, share accepted, share over-estimated by more than a quarter, of one kind of case; null for what the
+    data has no case of."""
     accepted = [case for case in cases if case.accepted]
     errors = sorted(case.error for case in accepted)
+    if not errors:
+        rates = dict.fromkeys(("median", "p90", "overByQuarter", "lowerBoundHolds"))
+        return {"pairs": len(cases), "accepted": 0.0 if cases else None, **rates}
     return {
         "pairs": len(cases),
         "accepted": len(accepted) / len(cases),
@@ -146,11 +150,11 @@ def summary(cases: list[Case]) -> dict[str, float]:
     }
 
 
-def naive(cases: list[Case]) -> dict[str, dict[str, float]]:
+def naive(cases: list[Case]) -> dict[str, dict[str, float | None]]:
     """The naive rules on the same accepted cases."""
     accepted = [case for case in cases if case.accepted]
     return {
-        name: {"median": median(errors), "p90": percentile(errors, 0.90)}
+        name: {"median": median(errors), "p90": percentile(errors, 0.90)} if errors else {"median": None, "p90": None}
         for name, errors in (
             ("sameTotal", sorted(case.naive_total for case in accepted)),
             ("sameOutput", sorted(case.naive_output for case in accepted)),
@@ -236,7 +240,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no result files under {options.data}")
     families = curves_by_family(files)
     if not families:
-        parser.error("no image and identity was measured under three workloads: nothing can be left out")
+        parser.error("no image and identity was measured under two workloads: nothing can be left out")
     two, one = list(held_out_cases(families, 2)), list(held_out_cases(families, 1))
     figures: dict[str, Any] = {
         **import_speed(files),
@@ -267,14 +271,16 @@ def table(figures: dict[str, Any]) -> str:
     ]
     for name, title in (("twoKnown", "two workloads known"), ("oneKnown", "one workload known")):
         held = figures["heldOut"][name]
-        lines.append(
-            f"{title:24}{held['pairs']:7}{held['accepted']:10.1%}{held['median']:9.1%}{held['p90']:9.1%}"
-            f"{held['lowerBoundHolds']:11.1%}"
-        )
+        shares = [held[key] for key in ("accepted", "median", "p90", "lowerBoundHolds")]
+        lines.append(f"{title:24}{held['pairs']:7}" + "".join(map(_share, shares, (10, 9, 9, 11))))
         for rule, rule_title in (("sameOutput", "  same output tokens/s"), ("sameTotal", "  same total tokens/s")):
             rival = figures["naive"][name][rule]
-            lines.append(f"{rule_title:24}{'':17}{rival['median']:9.1%}{rival['p90']:9.1%}")
+            lines.append(f"{rule_title:24}{'':17}{_share(rival['median'], 9)}{_share(rival['p90'], 9)}")
     return "\n".join(lines)
+
+
+def _share(value: float | None, width: int) -> str:
+    return f"{'–':>{width}}" if value is None else f"{value:{width}.1%}"
 
 
 if __name__ == "__main__":

@@ -115,6 +115,7 @@ FULL = ScalerStatus(
         RoleStatus(name="prefill", current_replicas=0),
     ),
     foreign_reversals=(ForeignReversal(time=1_790_000_010.0),),
+    resumed="go on",
 )
 
 

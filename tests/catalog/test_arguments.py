@@ -123,6 +123,9 @@ def test_what_cannot_be_read_names_the_flag(engine: Engine, args: list[str], env
 FORBIDDEN: dict[str, tuple[Engine, list[str]]] = {
     "vLLM speculation": (VLLM, ["--speculative-config", '{"method": "eagle3"}']),
     "vLLM speculation by prefix": (VLLM, ["--speculative", "{}x"]),
+    "vLLM speculation, member by member": (VLLM, ["--speculative-config.method", "eagle3"]),
+    "the same with underscores and an equals sign": (VLLM, ["--speculative_config.num_speculative_tokens=3"]),
+    "a member of an override": (VLLM, ["--hf-overrides.num_hidden_layers", "2"]),
     "SGLang speculation": (SGLANG, ["--speculative-algo", "EAGLE"]),
     "an override of the model's configuration": (VLLM, ["--hf-overrides", '{"num_hidden_layers": 2}']),
     "another model on the command line": (VLLM, ["--model", "a/b"]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catalog.inference import Identified, IdentityProblem, Unidentified, infer_identity
@@ -261,6 +261,7 @@ _secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=
 _PLACES = ("-q", "-tp", "-dp", "--foo", "--load-format")
 
 
+@example("role", "-q", "", "", False)
 @given(_secrets, st.sampled_from(_PLACES), st.text(max_size=4), st.text(max_size=4), st.booleans())
 def test_no_value_of_a_variable_reaches_a_message(secret: str, flag: str, before: str, after: str, typed: bool) -> None:
     middle = secret if typed else "$(S)"

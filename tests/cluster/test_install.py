@@ -20,18 +20,19 @@ import aiohttp
 import pytest
 import yaml
 
-from controller.api import MODEL_DEPLOYMENT_SCALERS
+from controller.api import ENDPOINT_SLICES, GROUP, MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, SERVICES
 from controller.embedded.apiserver import faults
 from controller.embedded.apiserver.errors import ApiError
 from hack.controlplane import Binaries, ControlPlane
-from hack.generate_manifests import NAME, NAMESPACE
+from hack.generate_manifests import NAME, NAMESPACE, STANDALONE
 from tests.cluster.api import Api, Body
 from tests.cluster.conftest import make_namespace
 from tests.cluster.kubectl import Kubectl, find_kubectl
-from tests.cluster.objects import EVENTS, LEASES
+from tests.cluster.managed import Standalone, standalone
+from tests.cluster.objects import EVENTS, LEASES, PODS
 from tests.cluster.servers import EmbeddedServer, RealServer, Server
 from tests.cluster.test_access import token_of
-from tests.cluster.test_manifests import MANIFESTS, external
+from tests.cluster.test_manifests import MANIFESTS, documents, external
 from tests.cluster.world import FACTOR, World, world
 
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
@@ -172,12 +173,13 @@ class Process:
                 await asyncio.sleep(0.1)
 
 
-def permissions(objects: list[Body]) -> set[tuple[str, str, str, str]]:
-    """(group, resource, verb, name) of everything that the ServiceAccount may do; no name stands for any."""
+def permissions(objects: list[Body], role: str = "") -> set[tuple[str, str, str, str]]:
+    """(group, resource, verb, name) of everything that the ServiceAccount may do; no name stands for any. `role`: by
+    this role alone."""
     bound = {
         (each["roleRef"]["kind"], each["roleRef"]["name"])
         for each in objects
-        if each["kind"] in ("ClusterRoleBinding", "RoleBinding")
+        if each["kind"] in ("ClusterRoleBinding", "RoleBinding") and role in ("", each["roleRef"]["name"])
     }
     rules = [rule for each in objects if (each["kind"], each["metadata"]["name"]) in bound for rule in each["rules"]]
     return {
@@ -190,13 +192,13 @@ def permissions(objects: list[Body]) -> set[tuple[str, str, str, str]]:
     }
 
 
-def _unused(objects: list[Body], log: list[Request]) -> set[tuple[str, str, str, str]]:
+def _unused(objects: list[Body], log: list[Request], role: str = "") -> set[tuple[str, str, str, str]]:
     used = {(each.group, each.resource, each.verb, name) for each in log for name in (each.name, "")}
-    return permissions(objects) - used
+    return permissions(objects, role) - used
 
 
 async def _live_through_everything(team: World) -> None:
-    """A day in the life of a controller: growth, a rival, an invalid spec twice, deletion."""
+    """A day in the life of a controller: growth, a rival, an invalid spec twice, a prior, deletion."""
     api = team.api
     await team.target()
     team.load(1800, 600)
@@ -216,8 +218,24 @@ async def _live_through_everything(team: World) -> None:
         lambda: any((event.get("series") or {}).get("count", 0) >= 2 for event in team.objects(EVENTS).values()),
         "what happened twice is a series",
     )
+    prior = {"ttftTargetMilliseconds": "2000", "itlTargetMilliseconds": "33"}
+    algorithm = {"type": "TokenThroughput", "tokenThroughput": prior, "capacityPrior": {}}
+    await team.scaler("prior", mode="Shadow", algorithm=algorithm)
+    await team.until(
+        lambda: team.reason("CapacityPriorResolved", "prior") == "RoleIdentityUnresolved",
+        "Nodes are asked, because the pool does not say what it has",
+    )
+    (await api.delete(MODEL_DEPLOYMENT_SCALERS, "prior")).ok()
     (await api.delete(MODEL_DEPLOYMENT_SCALERS, "chat")).ok()
     await team.until(lambda: team.annotations().get("bound-by", "").startswith("younger/"), "the younger takes over")
+    await team.target("guessed")
+    latency = {"ttftTargetMilliseconds": "2000", "itlTargetMilliseconds": "33"}
+    prior = {"type": "TokenThroughput", "tokenThroughput": latency, "capacityPrior": {}}
+    await team.scaler("guessed", target="guessed", mode="Shadow", algorithm=prior)
+    await team.until(
+        lambda: team.reason("CapacityPriorResolved", "guessed") == "RoleIdentityUnresolved",
+        "no InstanceType and no Node says what hardware it is",
+    )
 
 
 async def test_beside_an_operator_the_controller_lives_under_its_own_permissions_and_needs_all_of_them(
@@ -246,6 +264,78 @@ async def test_beside_an_operator_the_controller_lives_under_its_own_permissions
     log = installation.log()
     assert [each for each in log if each.status in (401, 403)] == []
     assert _unused(objects, log) == set()
+
+
+# Asked for by the API server beside a request: OwnerReferencesPermissionEnforcement, and WebSockets from 1.35 on.
+_ASKED_BY_ADMISSION = {(GROUP, "modeldeployments/finalizers", "update", ""), ("", "pods/exec", "create", "")}
+
+
+async def _run_replicas(team: Standalone, log: Callable[[], list[Request]]) -> None:
+    """A day without an operator: growth, a replica that cannot be read while it leaves, what people do to Services."""
+    api = team.api
+    await team.declare(2)
+    await team.until(lambda: team.serves(2), "two replicas serve")
+    # Somebody's own Service lists the replica that is to leave, and lets go of it later.
+    address = {"addresses": ["198.18.0.9"], "targetRef": {"kind": "Pod", "name": "x", "uid": team.uid("chat-server-1")}}
+    listed = {
+        "metadata": {"name": "mine", "labels": {"kubernetes.io/service-name": "chat"}},
+        "addressType": "IPv4",
+        "endpoints": [address],
+    }
+    (await api.create(ENDPOINT_SLICES, listed)).ok()
+    await team.scale(1)
+    await team.until(
+        lambda: any((each.resource, each.verb) == ("services", "get") for each in log()), "it is looked at"
+    )
+    await team.kubelet.containers["chat-server-1"].stop()
+    (await api.delete(ENDPOINT_SLICES, "mine")).ok()
+    await team.until(lambda: any(each.resource == "pods/exec" for each in log()), "read inside its container")
+    await team.until(lambda: team.state() == "Aborted", "in vain")
+    (await api.delete(PODS, "chat-server-1", {"gracePeriodSeconds": 0})).ok()
+    await team.until(lambda: team.serves(1), "released")
+    await team.scale(2)
+    await team.until(lambda: team.serves(2), "two again")
+    await team.scale(1)
+    await team.until(lambda: team.serves(1), "one was retired")
+    selector = {"spec": {"selector": {"app": "mine"}}}
+    (await api.patch(SERVICES, "chat", selector)).ok()
+    await team.until(lambda: "app" not in team.objects(SERVICES)["chat"]["spec"]["selector"], "put right")
+    server = {"name": "server", "kind": "Server", "replicas": 1, "acceleratorType": "h200"}
+    two = [server, {**server, "name": "other"}]
+    await team.target("cards", roles=two, engine={"name": "vLLM", "version": "0.32.0"})
+    await team.until(lambda: "cards-other" in team.objects(SERVICES) and team.pods("cards"), "a Service for each role")
+    (await api.patch(MODEL_DEPLOYMENTS, "cards", {"spec": {"roles": [server]}})).ok()
+    await team.until(lambda: "cards-other" not in team.objects(SERVICES), "the dropped role's Service goes")
+    await team.target("weights", model={"name": "m", "artifactRef": {"name": "none"}})
+    await team.until(lambda: "WeightsNotReady" in team.event_reasons(), "no weights")
+
+
+async def test_without_an_operator_the_controller_lives_under_its_own_permissions_and_needs_all_of_them(
+    installation: Installation, kubectl: Kubectl, tmp_path: Path
+):
+    server = installation.server
+    objects = documents(MANIFESTS / "install.yaml")
+    before = len(installation.log())
+    await kubectl("apply", "--server-side", "-k", str(MANIFESTS / "crds"))
+    await kubectl("apply", "--server-side", "-f", str(MANIFESTS / "install.yaml"))
+    await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+
+    def log() -> list[Request]:
+        return installation.log()[before:]
+
+    async with Api(server, "replicas") as api, Api(server, NAMESPACE) as home:
+        await make_namespace(api, "replicas")
+        kubeconfig = server.kubeconfig(NAMESPACE, await token_of(home, NAME))
+        async with standalone(api, tmp_path) as team:
+            controller = Process(objects, kubeconfig, team.epoch, tmp_path / "controller.log")
+            await controller.start()
+            try:
+                await _run_replicas(team, log)
+            finally:
+                status = await controller.stop()
+    assert status == 0, (tmp_path / "controller.log").read_text(encoding="utf-8")
+    assert [each for each in log() if each.status in (401, 403)] == []
+    assert _unused(objects, log(), STANDALONE) == _ASKED_BY_ADMISSION
 
 
 async def test_the_manifests_pass_strict_validation_and_apply_twice_without_a_change(

@@ -9,6 +9,7 @@ passes in a quarter of a second.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -61,13 +62,17 @@ class Mirror:
 class World:
     """A team's namespace."""
 
+    kinds: tuple[Resource, ...] = (MODEL_DEPLOYMENTS, MODEL_DEPLOYMENT_SCALERS, EVENTS)
+    deployments = DeploymentsMode.EXTERNAL  # the world plays the operator
+    scrape_timeout_seconds = 0.2
+
     def __init__(self, api: Api, directory: Path) -> None:
         self.api = api
         self.directory = directory
         self.epoch = wall_now()
         self.clock = ScaledClock(self.epoch, FACTOR)
         self.kubeconfig = api.server.kubeconfig(api.namespace)
-        self._mirrors = {kind: Mirror() for kind in (MODEL_DEPLOYMENTS, MODEL_DEPLOYMENT_SCALERS, EVENTS)}
+        self._mirrors = {kind: Mirror() for kind in self.kinds}
         self._followers: list[asyncio.Task[None]] = []
         self._engines: dict[str, ScriptedEngine] = {}  # Pod name → its engine
         self._load = (0.0, 0.0)
@@ -93,13 +98,13 @@ class World:
 
     # ---- objects -----------------------------------------------------------------------------------------------------
 
-    async def target(self, name: str = "chat", replicas: int = 1) -> Body:
+    async def target(self, name: str = "chat", replicas: int = 1, **spec: Any) -> Body:
         role = {"name": "server", "kind": "Server", "replicas": replicas, "instanceType": "h200"}
         body = {
             "apiVersion": MODEL_DEPLOYMENTS.api_version,
             "kind": "ModelDeployment",
             "metadata": {"name": name},
-            "spec": {"model": {"name": "m"}, "engine": {"name": "vLLM"}, "roles": [role]},
+            "spec": {"model": {"name": "m"}, "engine": {"name": "vLLM"}, "roles": [role], **spec},
         }
         return (await self.api.create(MODEL_DEPLOYMENTS, body, fieldManager="kubectl")).ok()
 
@@ -207,7 +212,7 @@ class World:
 
     def targets(self, name: str = "chat") -> list[Body]:
         """Every state of a target, oldest first."""
-        return [obj for obj in self._mirrors[MODEL_DEPLOYMENTS].history if obj["metadata"]["name"] == name]
+        return self.history(MODEL_DEPLOYMENTS, name)
 
     def count(self, name: str = "chat") -> int:
         return replicas(self.objects(MODEL_DEPLOYMENTS)[name])
@@ -225,17 +230,22 @@ class World:
     def event_reasons(self) -> set[str]:
         return {event["reason"] for event in self.objects(EVENTS).values()}
 
+    def described(self) -> object:
+        """Where things stand, for a person who reads why a case failed."""
+        return self.status()
+
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds; it is looked at whenever an object changes."""
+        """Wait until the condition holds; it is looked at whenever an object changes, and now and then."""
         try:
             async with asyncio.timeout(SECONDS):
                 while not condition():
                     for _, task in self._controllers.values():
                         assert not task.done(), f"a controller ended: {task}"
                     self._changed.clear()
-                    await self._changed.wait()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), 0.1)
         except TimeoutError:
-            raise AssertionError(f"never came true: {what}; status {self.status()}") from None
+            raise AssertionError(f"never came true: {what}; status {self.described()}") from None
 
     async def ticks(self, number: int, name: str = "chat") -> None:
         """Wait for this many decisions of a scaler from now on, as its records tell."""
@@ -285,14 +295,18 @@ class World:
             metrics_address=None,
             health_address=None,
             clock=ClockSettings(self.epoch, FACTOR),
-            deployments=DeploymentsMode.EXTERNAL,  # the world plays the operator
+            deployments=self.deployments,
             record_directory=self.directory / "records",
-            scrape_timeout_seconds=0.2,
+            scrape_timeout_seconds=self.scrape_timeout_seconds,
             grace_seconds=5.0,
         )
         controller = Controller(settings, await load_connection(settings.kubeconfig), times, "test")
         self._controllers[identity] = (controller, asyncio.create_task(controller.run(handle_signals=False)))
         return controller
+
+    def history(self, kind: Resource, name: str) -> list[Body]:
+        """Every state of an object, oldest first, as the watch has told."""
+        return [obj for obj in self._mirrors[kind].history if obj["metadata"]["name"] == name]
 
     async def stop_controller(self, identity: str) -> int:
         """Stop one in order; its exit status."""

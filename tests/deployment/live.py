@@ -14,12 +14,13 @@ from controller.api import EVENTS, FIELD_MANAGER, MODEL_DEPLOYMENTS, PODS, model
 from controller.deployment import DeploymentController
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.apiserver import ApiServer
-from controller.embedded.engine import EngineConfig, EngineServer, EngineState
-from controller.embedded.loopback import LoopbackAddresses
+from controller.embedded.containers import EngineRuntime
+from controller.embedded.engine import EngineConfig, EngineKind
+from controller.embedded.kubelet import Kubelet
 from controller.embedded.membership import Membership
 from controller.embedded.router import Router
 from controller.engines import Scraper
-from controller.foundation import ScaledClock, format_time, wall_now
+from controller.foundation import ScaledClock, wall_now
 from controller.kube import EventRecorder, KubeClient, load_connection, run_workers
 from controller.plant import ServiceTime
 from tests.deployment.builders import deployment_body
@@ -27,73 +28,7 @@ from tests.deployment.builders import deployment_body
 FACTOR = 30.0
 TIMEOUT_SECONDS = 60.0  # of wall time, for a loaded machine
 SERVICE = ServiceTime(20_000.0, (1, 8), (0.020, 0.024))
-_NODE_SECONDS = 2.0  # of model time: how often the kubelet looks, beside being told
-
-
-class Kubelet:
-    """Starts an engine for every Pod and ends it with the Pod."""
-
-    def __init__(self, server: ApiServer, clock: ScaledClock) -> None:
-        self._server = server
-        self._clock = clock
-        self._addresses = LoopbackAddresses()
-        self.engines: dict[str, EngineServer] = {}
-        self.cut = 0  # requests in flight at engines whose Pods were deleted
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        changed = asyncio.Event()
-        self._server.store.collection(("", "pods")).listeners[self] = lambda _: changed.set()
-        while True:
-            changed.clear()
-            for pod in self._server.list(PODS, "team"):
-                await self._sync(pod)
-            try:
-                async with asyncio.timeout(self._clock.wall_seconds(_NODE_SECONDS)):
-                    await changed.wait()
-            except TimeoutError:
-                pass
-
-    async def stop(self) -> None:
-        for engine in self.engines.values():
-            await engine.stop()
-
-    async def _sync(self, pod: dict[str, Any]) -> None:
-        meta, uid = pod["metadata"], pod["metadata"]["uid"]
-        engine = self.engines.get(uid)
-        if meta.get("deletionTimestamp"):
-            if engine is not None:
-                load = engine.load()
-                self.cut += load.running + load.waiting
-                await engine.stop()
-            self._server.delete(PODS, meta["name"], "team", grace_seconds=0)
-            return
-        if engine is None:
-            config = EngineConfig("Qwen/Qwen3-8B", SERVICE, startup_seconds=5.0, frame_tokens=8)
-            engine = self.engines[uid] = EngineServer(config, self._clock)
-            await engine.start(self._addresses, int(meta["annotations"]["prometheus.io/port"]))
-        ready = engine.state is EngineState.SERVING
-        conditions = pod["status"].get("conditions") or [{"status": ""}]
-        if conditions[0]["status"] == ("True" if ready else "False"):
-            return
-        now = format_time(self._clock.now())
-        pod["spec"]["nodeName"] = "node"
-        pod["status"] = {
-            "phase": "Running",
-            "podIP": engine.host,
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now}],
-            "containerStatuses": [
-                {
-                    "name": "main",
-                    "containerID": f"c-{uid}",
-                    "restartCount": 0,
-                    "image": "",
-                    "imageID": "",
-                    "ready": ready,
-                }
-            ],
-        }
-        self._server.put(pod, manager="kubelet")
+ENGINE = EngineConfig("Qwen/Qwen3-8B", SERVICE, startup_seconds=5.0, frame_tokens=8)
 
 
 class Live:
@@ -103,7 +38,6 @@ class Live:
         self.clock = ScaledClock(wall_now(), FACTOR)
         self.server = ApiServer(clock=self.clock, create_namespaces=True)
         self.router = Router(self.clock)
-        self.kubelet = Kubelet(self.server, self.clock)
         self._directory = directory
         self._tasks: list[asyncio.Task[Any]] = []
         self._closing: list[Callable[[], Any]] = []
@@ -115,9 +49,11 @@ class Live:
         self.server.write_kubeconfig(self._directory / "kubeconfig")
         await self.router.start()
         api = ApiClient(self.server.url)
-        self._closing.append(api.close)
         self._tasks.append(asyncio.create_task(Membership(api, "team", self.router).run()))
-        self._tasks.append(asyncio.create_task(self.kubelet.run()))
+        runtime = EngineRuntime(self.clock, {EngineKind.SERVER: ENGINE})
+        self.kubelet = Kubelet(api, self.clock, runtime, namespace="team")
+        await self.kubelet.start()
+        self._closing += [self.kubelet.stop, api.close]
 
     async def stop(self) -> None:
         await self.kill_controller()
@@ -126,7 +62,6 @@ class Live:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for close in self._closing:
             await close()
-        await self.kubelet.stop()
         await self.router.stop()
         await self.server.stop()
 

@@ -20,7 +20,7 @@ from controller.api import (
 )
 from controller.embedded.apiserver import ApiServer
 from controller.embedded.apiserver.errors import ApiError
-from controller.embedded.apiserver.faults import failure
+from controller.embedded.apiserver.faults import Delay, failure
 from controller.foundation import OperationFailed, WallClock
 from controller.foundation.settings import ControllerSettings, DeploymentsMode, LeaderElectionSettings
 from controller.kube import LeaseTimes, load_connection
@@ -181,3 +181,16 @@ async def test_a_silent_watch_of_services_makes_the_process_unwell(tmp_path: Pat
         assert controller._check_informers() is None
         monkeypatch.setattr(wiring, "SILENCE_SECONDS", -1.0)
         assert "services" in str(controller._check_informers())
+
+
+async def test_an_orderly_stop_ends_what_is_under_way_and_begins_nothing(tmp_path: Path):
+    async with cluster(tmp_path) as made:
+        made.server.faults.add(Delay(0.3), verb="create", resource="pods", times=None)
+        await made.controller(AUTO)
+        await made.until(lambda: ("create", "pods") in made.asked("pods"), "a Pod is being created")
+        assert await made.stop_controller("one") == 0
+        assert made.pods() == ["chat-server-0", "chat-server-1"], "the pass came to its end"
+        asked = len(made.server.requests)
+        made.server.put(deployment_body([{"name": "server", "replicas": 3}]), manager="kubectl")
+        await asyncio.sleep(0.2)
+        assert len(made.server.requests) == asked

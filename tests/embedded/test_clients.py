@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import orjson
 import pytest
 from aiohttp import web
 
@@ -52,6 +53,31 @@ async def test_a_run_counts_what_was_sent_and_served(start_engine: StartEngine, 
     mean = clients.itl.mean
     assert mean is not None
     assert SERVICE.decode_step_seconds(1) <= mean < 5 * SERVICE.decode_step_seconds(1)
+
+
+@pytest.mark.parametrize(
+    ("media_tokens", "prompt", "media"),
+    [
+        pytest.param(0, 100, None, id="text alone"),
+        pytest.param(30, 70, [30], id="an image takes its tokens from the prompt"),
+        pytest.param(80, 50, [50], id="at most half of it"),
+    ],
+)
+async def test_an_image_stands_for_a_part_of_the_prompt(
+    serve: Serve, clock: ScaledClock, media_tokens: int, prompt: int, media: list[int] | None
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(orjson.loads(await request.read()))
+        return web.Response(status=400)
+
+    clients = OpenLoopClients(clock, await serve(handler), "m", media_tokens=media_tokens)
+    await clients.run([Arrival(0.0, 100, 20)])
+    (body,) = asked
+    assert (body["prompt_tokens"], body.get("mm_items")) == (prompt, media)
+    (interval,) = clients.series.intervals
+    assert (interval.arrived_prompt_tokens, interval.arrived_tokens) == (100, 120)
 
 
 async def test_requests_are_sent_at_their_time_whether_or_not_others_were_answered(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.embedded.containers import EngineRuntime, SilentContainer, engine_config
-from controller.embedded.engine import EngineConfig, EngineKind, EngineServer, EngineState
+from controller.embedded.engine import EngineConfig, EngineDialect, EngineKind, EngineServer, EngineState
 from controller.embedded.loopback import LoopbackAddresses
 from controller.embedded.pods import AssignedPod, read_pod
 from controller.foundation import ScaledClock
@@ -39,6 +39,23 @@ def test_an_engine_is_configured_by_its_pod(
     config = engine_config(BASE, assigned("--served-model-name", "served", *arguments))
     assert (config.model_name, config.max_num_seqs, config.max_model_len) == ("served", seqs, BASE.max_model_len)
     assert bool(caplog.records) is warned
+
+
+def test_the_command_line_tells_the_engine_and_its_flags() -> None:
+    line = (
+        "python3",
+        "-m",
+        "sglang.launch_server",
+        "--served-model-name",
+        "m",
+        "--max-running-requests=5",
+        "--dp",
+        "9",
+    )
+    pod = replace(assigned(kind="prefill"), command_line=(*line, "--dp-size", "2"))
+    config = engine_config(BASE, pod)
+    assert (config.dialect, config.kind, config.data_parallel) == (EngineDialect.SGLANG, EngineKind.PREFILL, 2)
+    assert (config.max_num_seqs, config.model_name) == (5, "m")
 
 
 def test_the_kind_of_role_decides_what_hardware_an_engine_has(clock: ScaledClock) -> None:

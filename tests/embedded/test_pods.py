@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller.embedded.engine import EngineDialect, EngineKind
 from controller.embedded.pods import PodFacts, pod_status, read_pod, router_members, router_pod, router_status
 from controller.embedded.pre_stop import PreStop
 from tests.embedded.pods import GAUGES, PORT, pod
@@ -112,6 +113,27 @@ def test_which_pods_a_router_may_use(subject: dict[str, Any], routed: bool) -> N
     assert [(member.uid, member.url) for member in router_members([subject])] == (
         [("p-1", f"http://127.1.2.3:{PORT}")] if routed else []
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "dialect"),
+    [
+        pytest.param({}, EngineKind.SERVER, EngineDialect.VLLM, id="a server of vLLM"),
+        pytest.param(
+            {"labels": {"modeldeployment.gpustack.ai/role-kind": "decode"}}, EngineKind.DECODE, EngineDialect.VLLM,
+            id="a decode process",
+        ),
+        pytest.param(
+            {"container": {"command": ["python3", "-m", "sglang.launch_server"]}}, EngineKind.SERVER,
+            EngineDialect.SGLANG, id="SGLang, by its command line",
+        ),
+    ],
+)  # fmt: skip
+def test_a_router_is_told_what_its_members_do(
+    changes: dict[str, Any], kind: EngineKind, dialect: EngineDialect
+) -> None:
+    (member,) = router_members([routable(**changes)])
+    assert (member.kind, member.dialect) == (kind, dialect)
 
 
 def test_a_router_is_a_pod_of_the_deployment_and_no_member_of_a_role() -> None:

@@ -161,10 +161,13 @@ class World:
             node.task.cancel()
 
     def heal(self) -> None:
+        """No more trouble, and a process in every slot. Requests that were swallowed stay so until their time-out."""
         self.storming = False
-        for node in self.slots:
+        for number, node in enumerate(self.slots):
             node.weather.stormy = False
-            if not node.dead:
+            if node.dead or node.task.done():
+                self.slots[number] = self.new_node()
+            else:
                 node.process.resume()
 
     def leaders(self) -> list[str]:

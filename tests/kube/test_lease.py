@@ -67,7 +67,11 @@ def test_a_deleted_lease_is_not_free_at_once(observation: Observation | None, no
     assert decide(observation, ME, now, TIMES, missing=True) == action
 
 
-@pytest.mark.parametrize(("before", "after"), [(3, 4), (None, 1), (-7, 1), (2**31 - 1, 2**31 - 1), (2**40, 2**31 - 1)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(3, 4), (None, 1), (-7, 1), (2**31 - 1, 2**31 - 1), (2**40, 2**31 - 1)],
+    ids=["one more", "none yet", "a negative number", "the largest", "beyond it"],
+)
 def test_transitions_stay_a_number_that_the_server_takes(before: int | None, after: int) -> None:
     """The field is an int32 and not negative: otherwise nobody could ever write the record again."""
     spec = claim(TakeOver(), lease("x", lease_transitions=before), ME, 0.0, TIMES)

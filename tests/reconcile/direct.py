@@ -127,6 +127,11 @@ class _Engines:
         return ScrapeResult(target, reading, None, now, now, 0.0)
 
 
+def engines_of(world: Pair) -> Scraper:
+    """Who reads the engines of a world."""
+    return cast("Scraper", _Engines(world))
+
+
 class Pair(World):
     """The API server, what lives in it, and one process with both loops at a time."""
 
@@ -151,8 +156,8 @@ class Pair(World):
         client, consistency = cast("KubeClient", self.client), ConsistencyStore()
         metrics = ScalerMetrics(CollectorRegistry())
         self.scalers = Reconciler(
-            caches=Caches(self._scaler, self._deployment, self._priors, lambda *_: (), self._held),
-            sampler=Sampler(cast("Scraper", _Engines(self)), self._pods_of, lambda _: None, metrics, self.clock),
+            caches=Caches(self._scaler, self._deployment, self.priors, lambda *_: (), self._held),
+            sampler=Sampler(engines_of(self), self.pods_of, lambda _: None, metrics, self.clock),
             binder=Binder(client, consistency, self.clock),
             committer=Committer(client, consistency),
             reporter=Reporter(StatusWriter(client, consistency), cast("EventRecorder", self), metrics, self.clock),
@@ -265,6 +270,30 @@ class Pair(World):
         uid: str = made["metadata"]["uid"]
         return uid
 
+    def pod(self) -> None:
+        """The Pod of the first replica, as standalone mode would make it, Ready."""
+        owner = self.deployment.metadata.uid
+        labels = {
+            "app.kubernetes.io/name": "model-deployment",
+            "app.kubernetes.io/instance": "chat",
+            "app.kubernetes.io/component": "server",
+            "modeldeployment.gpustack.ai/pod-ordinal": "0",
+            "modeldeployment.gpustack.ai/endpoint-eligible": "true",
+        }
+        annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": "8000"}
+        reference = {"apiVersion": "worker.gpustack.ai/v1alpha1", "kind": "ModelDeployment", "name": "chat"}
+        metadata = {
+            "name": "chat-server-0",
+            "namespace": "team",
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [{**reference, "uid": owner, "controller": True}],
+        }
+        container = {"name": "main", "image": "i", "ports": [{"containerPort": 8000}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+        self.server.put({**body, "status": {"phase": "Pending"}})
+        self.kubelet()
+
     def edit_scaler(self, change: Callable[[dict[str, Any]], None], name: str = "chat") -> None:
         """Change the scaler as a person does."""
         self.edit(MODEL_DEPLOYMENT_SCALERS, name, change)
@@ -287,10 +316,14 @@ class Pair(World):
         found = find_condition(self.status.conditions, type_)
         return "" if found is None else found.reason
 
+    def history(self) -> Audit:
+        """Who wrote the counts."""
+        versions = self.server.history(MODEL_DEPLOYMENTS, "chat", "team")
+        return audit(version.object for version in versions if version.change is not Change.DELETED)
+
     def audit(self) -> Audit:
         """At most one writer at a time, and only under the fence."""
-        versions = self.server.history(MODEL_DEPLOYMENTS, "chat", "team")
-        found = audit(version.object for version in versions if version.change is not Change.DELETED)
+        found = self.history()
         assert not found.problems
         assert found.effective_writers <= 1
         return found
@@ -320,8 +353,8 @@ class Pair(World):
         bound = [(each, read_bound_by(each.metadata)) for each in found]
         return [each for each, by in bound if isinstance(by, BoundBy) and by.uid == uid]
 
-    def _pods_of(self, target: ModelDeployment) -> list[Any]:
+    def pods_of(self, target: ModelDeployment) -> list[Any]:
         return self.pods(target.metadata.key)
 
-    def _priors(self, *_: object) -> PriorSources:
+    def priors(self, *_: object) -> PriorSources:
         return PriorSources(load_embedded())

@@ -8,6 +8,7 @@ import pytest
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS
 from controller.embedded.apiserver.faults import Cut, CutStream, Respond
+from controller.operations import ReconcileMetrics
 from controller.reconcile import reconciler
 from controller.wiring import Controller
 from tests.reconcile.harness import World
@@ -43,7 +44,9 @@ async def test_a_scaler_whose_counts_stand_still_writes_its_status_about_once_a_
 
 def _reconciles(controller: Controller) -> float:
     (loop,) = controller._loops
-    return sum(counter._value.get() for counter in loop.metrics._total.values())
+    metrics = loop.observer
+    assert isinstance(metrics, ReconcileMetrics)
+    return sum(counter._value.get() for counter in metrics._total.values())
 
 
 async def test_while_the_watch_stands_still_a_scaler_waits_longer_each_time(team: World):

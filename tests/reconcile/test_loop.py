@@ -189,6 +189,29 @@ async def test_after_three_reversals_nothing_is_written_until_a_person_says_so(t
 
     team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", resume)
     await team.until(lambda: team.count() == 3, "writes again")
+    await team.until(lambda: not team.status().foreign_reversals, "and the slate is clean")
+    team.audit()
+
+
+async def test_an_order_to_go_on_that_was_given_while_no_controller_ran_is_followed(team: World):
+    team.target()
+    (await team.replica(0)).load(1800, 600)
+    team.scaler()
+    first = await team.controller("first")
+    for _ in range(3):
+        await team.until(lambda: team.count() == 3, "grown again")
+        await team.clock.sleep(2)  # managedFields times have whole seconds
+        team.edit(MODEL_DEPLOYMENTS, "chat", lambda obj: obj["spec"]["roles"][0].update(replicas=1), manager="argocd")
+    await team.until(lambda: "WritesStopped" in team.event_reasons(), "stopped")
+    await team.stop_controller(first)
+    order = {"scaling.worker.gpustack.ai/resume": "1"}
+    team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj["metadata"].update(annotations=order))
+    await team.controller("second")
+    await team.until(lambda: team.count() == 3, "writes again")
+    third = await team.controller("third")
+    await team.ticks(4)
+    assert team.status().resumed == "1"
+    assert third
 
 
 async def test_a_second_process_raises_the_term_and_the_first_never_writes_again(team: World):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.api import CONFIG_MAPS
+from controller.reconcile import reconciler
 from tests.reconcile.harness import World
 from tests.reconcile.prior_world import PRIOR, config_map, local_prior, prior_world, target
 
@@ -78,6 +79,45 @@ async def test_an_unresolved_prior_holds_the_count_and_says_why(team: World, pri
     await team.until(lambda: team.reason("ScalingActive") == "NoCapacity", "nothing to divide by")
     await team.ticks(3)
     assert team.count() == 1
+    assert "bound-by" not in team.annotations(), "without a plan nothing is taken"
+
+
+async def test_a_scaler_without_a_plan_leaves_the_target_to_a_younger_one_and_takes_it_with_its_first_plan(team: World):
+    target(team)
+    (await team.replica(0)).load(1800, 600)
+    team.scaler("planless", algorithm=local_prior())
+    await team.controller()
+    await team.until(lambda: team.reason("ScalingActive", "planless") == "NoCapacity", "no catalog, no plan")
+    await team.clock.sleep(2)  # creation times have whole seconds
+    team.scaler("younger")
+    await team.until(lambda: team.count() == 3, "the younger one works")
+    config_map(team, "1333.334")
+    await team.until(lambda: team.annotations()["bound-by"].startswith("planless/"), "the older one has a plan now")
+    await team.until(lambda: team.reason("Bound", "younger") == "HeldByAnotherScaler", "the younger one waits")
+    team.audit()
+
+
+async def test_a_scaler_that_loses_its_capacity_keeps_its_target_and_holds_the_count(team: World):
+    target(team)
+    config_map(team, "1333.334")
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm=local_prior())
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "three of 1,000")
+    name = team.server.list(CONFIG_MAPS, "team")[0]["metadata"]["name"]
+    team.server.delete(CONFIG_MAPS, name, "team")
+    await team.until(lambda: team.reason("ScalingActive") == "NoCapacity", "nothing to divide by")
+    await team.ticks(3)
+    assert team.count() == 3
+    assert team.annotations()["bound-by"]
+
+
+async def test_bounds_alone_are_a_plan(team: World):
+    target(team)
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm=local_prior(), roles=[{"name": "server", "minReplicas": 2, "maxReplicas": 5}])
+    await team.controller()
+    await team.until(lambda: team.count() == 2, "the minimum holds without any capacity")
 
 
 async def test_a_changed_catalog_changes_the_fingerprint_and_the_role_forgets_what_it_computed_before(team: World):
@@ -116,3 +156,47 @@ async def test_without_a_prior_asked_for_there_is_no_condition(team: World):
     await team.until(lambda: team.count() == 3, "scaled")
     assert team.reason("CapacityPriorResolved") == ""
     assert team.server.get(CONFIG_MAPS, "local", "team") is None
+
+
+async def test_priors_are_resolved_once_for_each_decision(team: World, monkeypatch: pytest.MonkeyPatch):
+    resolved: list[str] = []
+    original = reconciler.resolve_priors
+
+    def counting(spec, target, *rest):
+        resolved.append(target.metadata.name)
+        return original(spec, target, *rest)
+
+    monkeypatch.setattr(reconciler, "resolve_priors", counting)
+    target(team)
+    config_map(team, "1333.334")
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm=local_prior())
+    controller = await team.controller()
+    await team.until(lambda: team.count() == 3, "bound, decided, committed, reported")
+    await team.stop_controller(controller)
+    records = (team.directory / "records" / "team_chat.jsonl").read_bytes()
+    assert len(resolved) == records.count(b"\n")
+
+
+def _history(team: World) -> set[int]:
+    return {entry.replicas for entry in team.status().roles[0].stabilization_history}
+
+
+async def test_a_history_computed_under_another_number_is_not_restored(team: World):
+    """A changed catalog voids what status remembers, also when it changed while no controller ran."""
+    target(team)
+    config_map(team, "1333.334")
+    for ordinal in range(3):
+        (await team.replica(ordinal)).load(600, 200)
+    calm = {"scaleDown": {"stabilizationWindowSeconds": 3600}}
+    team.scaler(algorithm=local_prior(), behavior=calm)
+    first = await team.controller()
+    await team.until(lambda: team.count() == 3, "three of 1,000")
+    await team.until(lambda: 3 in _history(team), "remembered")
+    await team.stop_controller(first)
+    before = team.status().roles[0].capacity.fingerprint
+    config_map(team, "6000")
+    await team.controller("second")
+    await team.until(lambda: team.status().roles[0].capacity.fingerprint != before, "one of 4,500")
+    await team.ticks(6)
+    assert _history(team) == {1}
