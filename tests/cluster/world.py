@@ -31,13 +31,14 @@ from controller.foundation import Resource, ScaledClock, format_time, wall_now
 from controller.foundation.settings import ClockSettings, ControllerSettings, DeploymentsMode, LeaderElectionSettings
 from controller.kube import LeaseTimes, load_connection
 from controller.wiring import Controller
-from tests.cluster.api import Api, Body
+from tests.cluster.api import MERGE_PATCH, Api, Body
 from tests.cluster.objects import NODES, PODS
 from tests.reconcile.harness import ScriptedEngine
 
 FACTOR = 20.0
 SECONDS = 60.0  # of wall time, for a loaded machine; a passing case needs a few
 NODE = "conformance"
+BEAT_SECONDS = 5.0
 ELECTION = LeaderElectionSettings("scaler", "", 2.0, 1.2, 0.3)
 _addresses = itertools.count(1)
 _PREFIX = "scaling.worker.gpustack.ai/"
@@ -80,10 +81,10 @@ class World:
         self._changed = asyncio.Event()
 
     async def start(self) -> None:
-        conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "m"}]
-        node = {"metadata": {"name": NODE}, "status": {"conditions": conditions}}
-        assert (await self.api("POST", NODES.path(), node)).status in (201, 409)
-        self._followers = [asyncio.create_task(self._follow(kind)) for kind in self._mirrors]
+        assert (await self.api("POST", NODES.path(), {"metadata": {"name": NODE}})).status in (201, 409)
+        await self._beat()
+        self._followers = [asyncio.create_task(self._keep_beating())]
+        self._followers += [asyncio.create_task(self._follow(kind)) for kind in self._mirrors]
         self._followers.append(asyncio.create_task(self._operate()))
 
     async def stop(self) -> None:
@@ -134,9 +135,23 @@ class World:
 
     # ---- the operator and the kubelet --------------------------------------------------------------------------------
 
+    async def _beat(self) -> None:
+        """The Node is alive: 40 s without a word, and a controller calls all its Pods not Ready."""
+        now = format_time(wall_now())
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "m", "lastHeartbeatTime": now}
+        path = NODES.path(None, NODE, "status")
+        await self.api("PATCH", path, {"status": {"conditions": [ready]}}, content_type=MERGE_PATCH)
+
+    async def _keep_beating(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            with contextlib.suppress(aiohttp.ClientError):
+                await self._beat()
+
     async def _operate(self) -> None:
         while True:
-            await self._changed.wait()
+            with contextlib.suppress(TimeoutError):  # a change may be missed while others look, or a write may fail
+                await asyncio.wait_for(self._changed.wait(), 0.2)
             try:
                 await self._reconcile_pods()
             except aiohttp.ClientError:
