@@ -112,7 +112,8 @@ class Relay:
         url, headers = member.url + path, {"Content-Type": content_type}
         try:
             answer = await self._session.request(method, url, data=body or None, headers=headers)
-        except aiohttp.ClientConnectorError:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            # No connection stood, so nothing was sent: a machine that stalls must not cost a request.
             raise Refused(f"{member.name} cannot be reached", member.uid) from None
         except (aiohttp.ClientError, OSError) as error:
             raise Broken(f"{member.name} broke off before it answered: {type(error).__name__}", member.uid) from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
 
 import aiohttp
 import orjson
@@ -139,6 +141,32 @@ async def test_a_member_that_refuses_is_passed_over_and_the_request_served(
     router.set_members([full, nobody, member(engine)])
     assert [await tokens(http, router.url) for _ in range(4)] == [20] * 4
     assert engine.load().running == 0
+
+
+async def test_a_member_that_does_not_take_connections_is_passed_over(
+    clock: ScaledClock, start_engine: StartEngine, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that stalls: nothing was sent, so another one may have the request."""
+    monkeypatch.setattr("controller.embedded.relay._CONNECT_SECONDS", 0.1)
+    engine = await start_engine()
+    router = Router(clock)
+    await router.start()
+    with socket.socket() as stalled, ExitStack() as waiting:
+        stalled.bind(("127.0.0.1", 0))
+        stalled.listen(0)
+        address = stalled.getsockname()
+        for _ in range(2):  # the queue of connections that nobody accepts is full
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(address)
+        full = Member("full", "full", f"http://{address[0]}:{address[1]}")
+        router.set_members([full])
+        request = asyncio.create_task(tokens(http, router.url))
+        await asyncio.sleep(0.05)
+        router.set_members([full, member(engine)])
+        async with asyncio.timeout(10):
+            assert await request == 20
+    await router.stop()
 
 
 async def test_a_request_that_all_members_refuse_is_tried_again_until_one_accepts(
