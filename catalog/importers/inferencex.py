@@ -100,7 +100,7 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
     deployments: dict[tuple[object, ...], _Deployment] = {}
     for label, row in rows:
         try:
-            _refuse_agentic(row)
+            _refuse_agentic_or_offloaded(row)
             key = _deployment_key(tuple(row))(row)
             deployment = deployments.get(key) if _hashable(key) else None
             if deployment is None:
@@ -133,12 +133,15 @@ def _hint(row: Any) -> str:
     return "; this looks like a raw bench result: use --from vllm" if raw else ""
 
 
-def _refuse_agentic(row: Record) -> None:
+def _refuse_agentic_or_offloaded(row: Record) -> None:
     scenario = row.get("scenario_type") or row.get("benchmark_type") or ""
     # Tables of all scenarios hold the columns of each; null is none.
     told = row.get("request_metrics") is not None or row.get("users") is not None
     if told or "agentic" in str(scenario):
         raise Refused(Rule.AGENTIC, "lengths vary per request and prompts share prefixes")
+    for name in ("offload_mode", "kv_offloading"):
+        if row.get(name) and str(row[name]).lower() not in ("off", "none", "false"):
+            raise Refused(Rule.CACHE_HITS, f"the KV cache was offloaded ({name}): another engine than the plain one")
 
 
 def _candidate(
@@ -204,8 +207,6 @@ _DEPLOYMENT_FIELDS: Final = (
     ),
     *(
         "mtp",
-        "offload_mode",
-        "kv_offloading",
         "disagg",
         "is_multinode",
         "tp",
@@ -267,9 +268,6 @@ def _identity(row: Record, framework: str, gpus: int, options: ImportOptions) ->
     speculation = text(row, "spec_decoding") or text(row, "spec_method") or str(row.get("mtp") or "none")
     if speculation.lower() not in ("none", "off", "false"):
         raise Refused(Rule.SPECULATIVE, f"speculative decoding is {speculation}")
-    offload = row.get("kv_offloading") or text(row, "offload_mode") or "off"
-    if str(offload).lower() not in ("off", "none", "false"):
-        raise Refused(Rule.CACHE_HITS, "the KV cache was offloaded: another engine than the plain one")
     engine = _ENGINES.get(framework)
     if engine is None:
         raise Refused(Rule.UNKNOWN_ENGINE, f"framework {text(row, 'framework') or 'absent'}")
