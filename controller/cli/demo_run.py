@@ -26,6 +26,7 @@ from controller.planning import Continuity, Record, compare_with_unbroken, read_
 # controller bear a machine that is busy with something else for seconds.
 _SHORT_LEASE = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
 _STOP_SECONDS = 10.0
+_SHORTEST_LIFE_SECONDS = 5.0  # of wall time: what ends sooner cannot start
 # The controller's first decision, in wall seconds: it starts within two on an idle machine.
 _FIRST_DECISION_SECONDS = 20.0
 _LOOK_SECONDS = 0.1
@@ -206,10 +207,17 @@ class ControllerProcess:
             *("--record", str(records), "--clock-epoch", repr(epoch), "--clock-factor", repr(factor)),
         ]
         self._process: asyncio.subprocess.Process | None = None
+        self._started = 0.0
         log.unlink(missing_ok=True)
+
+    @property
+    def lived_seconds(self) -> float:
+        """Wall time since it was started last."""
+        return monotonic() - self._started
 
     async def start(self) -> None:
         """Start it; its log is appended."""
+        self._started = monotonic()
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -246,9 +254,11 @@ class ControllerProcess:
             await asyncio.gather(watch, working, return_exceptions=True)
 
     async def kill_and_restart(self, now: float) -> None:
-        """End it without warning, as a node failure would, and start it again."""
+        """End it without warning, as a node failure would, and start it again. One that has just ended by itself is
+        started again too."""
         assert self._process is not None  # noqa: S101
-        self._process.kill()
+        if self._process.returncode is None:
+            self._process.kill()
         await self._process.wait()
         self.restarts.append(now)
         await self.start()
@@ -318,8 +328,12 @@ async def _replay(
             if traffic in done:
                 return traffic.result()
             if watch in done:
-                raise watch.result()
-            kills += 1
+                # With the short Lease a machine that stalls for two seconds ends it; a cluster starts it again.
+                if options.kill_every_seconds is None or controller.lived_seconds < _SHORTEST_LIFE_SECONDS:
+                    raise watch.result()
+                _tell(f"started again: {watch.result()}")
+            else:
+                kills += 1
             await controller.kill_and_restart(clock.now())
     finally:
         traffic.cancel()

@@ -18,9 +18,6 @@ from controller.embedded.roster import Member
 
 _PASSED_ON = ("Content-Type", "Cache-Control")  # of an answer; the rest is the hop's own
 _CONNECT_SECONDS = 2.0  # wall time; on loopback a connection stands or falls at once
-# Wall time. vLLM's HTTP server closes a connection that was idle for 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE). A request that
-# is sent at that moment is lost, for nobody may send it again; so connections are given up well before.
-KEEP_ALIVE_SECONDS = 2.0
 _ERROR_FRAME = b'data: {"error"'
 
 
@@ -57,7 +54,10 @@ class Relay:
 
     def start(self) -> None:
         """Open for requests."""
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
+        # vLLM closes a connection that was idle for 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE), counted from when it wrote the
+        # last byte and not from when that was read here. A request that is sent at that moment is lost, for it must not
+        # be sent twice; so each gets a connection of its own.
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
@@ -112,7 +112,8 @@ class Relay:
         url, headers = member.url + path, {"Content-Type": content_type}
         try:
             answer = await self._session.request(method, url, data=body or None, headers=headers)
-        except aiohttp.ClientConnectorError:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            # No connection stood, so nothing was sent: a machine that stalls must not cost a request.
             raise Refused(f"{member.name} cannot be reached", member.uid) from None
         except (aiohttp.ClientError, OSError) as error:
             raise Broken(f"{member.name} broke off before it answered: {type(error).__name__}", member.uid) from None

@@ -6,7 +6,7 @@ Modules, each importing only those before it:
               config · transport · lines · watching · retries · wire · pages · patches · streaming · client · pod_exec
     cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · endmark · reflector · store ·
               handlers · cache · scopes · informer · lean · read_your_writes
-    queue     ratelimit · workqueue · workers
+    queue     ratelimit · workqueue · workers · loops
     runtime   lease · leaselock · elector · event_series · events
 
 Only Lease and Event are written here in a meaning of their own; everything else is the caller's type and bytes.

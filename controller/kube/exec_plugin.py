@@ -15,7 +15,7 @@ import datetime as dt
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ from controller.foundation import UsageError, wall_now
 MAX_ANSWER_BYTES = 1 << 20
 # Renewed so long before it expires: two refreshes of a connection.
 EXPIRY_MARGIN_SECONDS = 120.0
+# A killed process is gone within milliseconds.
+_LAST_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +58,7 @@ async def run_plugin(config: Mapping[str, Any]) -> PluginAnswer:
     info = {"apiVersion": api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
     environment = os.environ | {str(item["name"]): str(item["value"]) for item in config.get("env") or ()}
     environment["KUBERNETES_EXEC_INFO"] = json.dumps(info)
-    process = await asyncio.create_subprocess_exec(
-        str(config["command"]),
-        *(str(argument) for argument in config.get("args") or ()),
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = await _start([str(part) for part in (config["command"], *(config.get("args") or ()))], environment)
     try:
         output = await _read(process.stdout)
         code = await process.wait()
@@ -73,6 +67,25 @@ async def run_plugin(config: Mapping[str, Any]) -> PluginAnswer:
     if code != 0:
         raise UsageError(f"exec: {config['command']} ended with status {code}; run it by hand to see why")
     return _read_answer(output, api_version, str(config["command"]))
+
+
+async def _start(command: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # The library would kill the program alone, and wait for whatever that has started by then.
+        await _kill(await starting)
+        raise
 
 
 async def _read(stream: asyncio.StreamReader | None) -> bytes:
@@ -89,7 +102,10 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        # `wait` also waits for the pipe, which whoever left the session in time still holds.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _LAST_SECONDS)
+    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - nothing public closes the pipe
 
 
 def _read_answer(output: bytes, api_version: str, command: str) -> PluginAnswer:

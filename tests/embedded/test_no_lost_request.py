@@ -15,17 +15,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 
 from controller.api import ModelDeployment, Pod
-from controller.deployment import Load, MemberLoad, RouterViews, Sighting
+from controller.deployment import Load, MemberLoad
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.containers import Container, EngineRuntime, Runtime, engine_config
 from controller.embedded.cycling import Cycles, cycle_counts, steady_traffic
 from controller.embedded.engine import EngineConfig, EngineKind, EngineServer
+from controller.embedded.httpserver import HttpServer
 from controller.embedded.pods import AssignedPod
 from controller.embedded.results import WorldResults
+from controller.embedded.router import Router
 from controller.embedded.world import World, WorldRole
 from controller.foundation import ScaledClock, wall_now
 from tests.embedded.conftest import SERVICE
@@ -43,7 +46,7 @@ TRAFFIC = dict(requests_per_second=0.5, prompt_tokens=200, short_tokens=200, lon
 LONG_ANSWERS = dict(requests_per_second=0.15, prompt_tokens=200, short_tokens=200, long_tokens=5000, long_share=0.35)
 FACTOR = 60.0
 # Hand-overs get a minute of grace at every retirement.
-HANDOVER_FACTOR = 100.0
+HANDOVER_FACTOR = 120.0
 # Where a loss has to show: the protocol's own steps take model time too.
 SLOW_FACTOR = 40.0
 WALL_SECONDS = 300.0  # for a machine with no time to spare; an idle one needs a tenth
@@ -55,6 +58,26 @@ class Ran:
     kills: int
 
 
+class _Silent:
+    """The view of a router that shows whom it holds, and not how many answers it passes on: as real ones do."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._http = HttpServer(self._handle)
+
+    async def start(self) -> list[str]:
+        """Listen; the addresses of the routers, for the controller."""
+        await self._http.start("127.0.0.1", 0)
+        return [self._http.url]
+
+    async def stop(self) -> None:
+        await self._http.stop()
+
+    async def _handle(self, _: web.BaseRequest) -> web.Response:
+        workers = [{"url": view.member.url} for view in self._router.members if view.eligible]
+        return web.Response(body=orjson.dumps({"workers": workers}), content_type="application/json")
+
+
 async def ran(
     directory: Path,
     *,
@@ -64,21 +87,24 @@ async def ran(
     cycled: Sequence[str] | None = None,
     kill_every_seconds: float | None = None,
     traffic: Mapping[str, Any] = TRAFFIC,
+    silent: bool = False,
     runtime: Callable[[ScaledClock], Callable[[Any], Runtime]] | None = None,
     **options: Any,
 ) -> Ran:
-    """Cycle the counts under load; `options` are the deployment side's."""
+    """Cycle the counts under load. `silent`: the controller is not told of answers under way; `options` are the
+    deployment side's."""
     clock = ScaledClock(wall_now(), factor)
     world = World(replace(CONFIG, roles=roles), clock, runtime=None if runtime is None else runtime(clock))
+    view = _Silent(world.router)
+    if silent:
+        urls = await view.start()
+        options["routers"] = lambda _: urls
     controller = Standalone(directory / "kubeconfig", clock, "demo", **options)
-    silent = options.get("withdrawal")
     done = False
-    async with _stopped(world, controller, silent), asyncio.timeout(WALL_SECONDS):
+    async with _stopped(world, controller, view), asyncio.timeout(WALL_SECONDS):
         await world.start()
         world.write_kubeconfig(directory / "kubeconfig")
         await controller.start()
-        if silent is not None:
-            silent.urls.append(world.router.url)
         await world.wait_ready()
         api = ApiClient(world.api.url)
         running = asyncio.create_task(world.run(steady_traffic(**traffic, seed=1, done=lambda: done)))
@@ -104,13 +130,12 @@ async def ran(
 
 
 @asynccontextmanager
-async def _stopped(world: World, controller: Standalone, silent: _Silent | None) -> AsyncIterator[None]:
+async def _stopped(world: World, controller: Standalone, view: _Silent) -> AsyncIterator[None]:
     try:
         yield
     finally:
         await controller.kill()
-        if silent is not None:
-            await silent.routers.close()
+        await view.stop()
         await world.stop()
 
 
@@ -152,7 +177,7 @@ async def test_no_request_is_lost_while_the_count_goes_up_and_down_twenty_times(
 
 async def test_no_request_is_lost_while_prefill_and_decode_take_turns_to_go_up_and_down(tmp_path: Path) -> None:
     """1 → 4 → 1, twenty times over, one role after the other."""
-    found = await ran(tmp_path, cycles=20, roles=PREFILL_AND_DECODE, factor=HANDOVER_FACTOR, kill_every_seconds=400.0)
+    found = await ran(tmp_path, cycles=20, roles=PREFILL_AND_DECODE, factor=HANDOVER_FACTOR, kill_every_seconds=600.0)
     results = found.results
     assert results.requests > 300
     assert (results.lost, results.rejected, results.abandoned) == (0, 0, 0), results.loss_reasons
@@ -183,21 +208,9 @@ def _slow_to_show(clock: ScaledClock) -> Callable[[Mapping[EngineKind, EngineCon
     return runtime
 
 
-class _Silent:
-    """A router that shows whom it holds, and not how many answers it passes on."""
-
-    def __init__(self) -> None:
-        self.routers = RouterViews(lambda _: self.urls)
-        self.urls: list[str] = []
-
-    async def look(self, deployment: ModelDeployment, members: Sequence[Pod]) -> Sighting:
-        sighting = await self.routers.look(deployment, members)
-        return replace(sighting, in_flight=0)
-
-
 async def test_a_request_that_nobody_shows_yet_is_not_lost(tmp_path: Path) -> None:
     """The router has handed it over and says nothing; the engine does not show it yet."""
-    found = await ran(tmp_path, cycles=4, runtime=_slow_to_show, withdrawal=_Silent())
+    found = await ran(tmp_path, cycles=4, runtime=_slow_to_show, silent=True)
     assert (found.results.lost, found.results.cut_requests) == (0, 0), found.results.loss_reasons
 
 
@@ -230,7 +243,7 @@ async def test_without_a_drain_requests_are_lost(
         factor=SLOW_FACTOR,
         traffic=LONG_ANSWERS,
         gauges=_Idle(),
-        withdrawal=_Silent(),
+        silent=True,
     )
     assert found.results.lost > 0
     assert found.results.cut_requests > 0
@@ -267,6 +280,6 @@ async def test_a_prefill_replica_is_needed_until_its_blocks_have_been_fetched(
         cycled=("prefill",),
         factor=SLOW_FACTOR,
         runtime=_slow_transfers,
-        withdrawal=_Silent(),
+        silent=True,
     )
     assert bool(found.results.lost) is lost, found.results.loss_reasons

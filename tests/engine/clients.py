@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import bisect
 import itertools
-import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+import orjson
 
 from controller.foundation import Clock
 from hack.engine.model import FIRST_WORD, VOCABULARY
@@ -199,7 +199,7 @@ class Clients:
             if text == b"[DONE]":
                 done = True
                 continue
-            frame: dict[str, Any] = json.loads(text)
+            frame: dict[str, Any] = orjson.loads(text)
             if frame.get("error"):
                 return f"error in the stream: {frame['error']}"[:200]
             usage = frame.get("usage") or {}

@@ -118,7 +118,7 @@ async def test_token_rates_queues_and_latencies_are_what_the_clients_saw(team: W
     assert gaps == pytest.approx(seen.later_tokens, rel=SHARE)
     assert itl / gaps == pytest.approx(seen.itl_seconds / seen.later_tokens, rel=0.10)
     # A client waits for the router as well (and clients, router and API server share one core): never less.
-    assert ttft / first_tokens <= seen.ttft_seconds / seen.first_tokens <= ttft / first_tokens + 0.25
+    assert ttft / first_tokens <= seen.ttft_seconds / seen.first_tokens <= ttft / first_tokens + 0.5
 
 
 async def test_what_is_beyond_the_batch_is_waiting(team: World, figures: Figures):

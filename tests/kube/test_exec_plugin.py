@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import signal
 import sys
 import textwrap
 import time
@@ -155,6 +157,46 @@ async def test_a_plugin_that_is_not_waited_for_any_longer_dies_with_its_children
         alive = {pid for pid in alive if is_running(pid)}
         await asyncio.sleep(0)
     assert alive == set()
+
+
+async def test_a_plugin_whose_child_left_its_session_holds_nobody_up(tmp_path: Path) -> None:
+    """It keeps the pipe open, and `Process.wait` waits for that."""
+    pids = tmp_path / "pids"
+    config = plugin(
+        tmp_path,
+        f"""
+        stray = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+        open({str(pids)!r} + ".new", "w").write(str(stray.pid))
+        os.rename({str(pids)!r} + ".new", {str(pids)!r})
+        time.sleep(1000)
+        """,
+    )
+    running = asyncio.ensure_future(run_plugin(config))
+    while not pids.exists() and not running.done():
+        await asyncio.sleep(0)
+    running.cancel()
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(running, 60)
+    finally:
+        os.kill(int(pids.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_plugin_that_is_cancelled_while_it_starts_is_gone(tmp_path: Path, turns: int) -> None:
+    before = children()
+    running = asyncio.ensure_future(run_plugin(plugin(tmp_path, "time.sleep(1000)")))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 60)
+    assert children() <= before
+
+
+def children() -> set[str]:
+    found = Path(f"/proc/self/task/{os.getpid()}/children")
+    return set(found.read_text().split()) if found.exists() else set()
 
 
 def is_running(pid: int) -> bool:

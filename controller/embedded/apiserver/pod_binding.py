@@ -8,29 +8,31 @@ from __future__ import annotations
 from typing import Any
 
 from controller.embedded.apiserver import errors
-from controller.embedded.apiserver.errors import Cause, GroupResource, Object
+from controller.embedded.apiserver.errors import GroupResource, Object
 from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.requests import WriteOptions
 from controller.embedded.apiserver.targets import Target
 from controller.foundation import format_time
 
-_BINDINGS = GroupResource("", "bindings")
 _POD_BINDINGS = GroupResource("", "pods/binding")
 
 
 def bind_pod(operations: Operations, target: Target, body: Any, options: WriteOptions) -> Object:
-    """Give the Pod its node; the answer is a Status. Raises ApiError 404, 409 (it has one, or is leaving) and 422."""
+    """Give the Pod its node; the answer is a Status.
+
+    Raises ApiError 404, 409 (it has a node, or is leaving), 400 and 500 (the binding is malformed)."""
     binding: Object = body if isinstance(body, dict) else {}
+    if (binding.get("metadata") or {}).get("name") not in (None, "", target.name):
+        raise errors.bad_request("name in URL does not match name in Binding object")
     aim = binding.get("target")
     kind, node = (aim.get("kind") or "", aim.get("name") or "") if isinstance(aim, dict) else ("", "")
-    causes = []
+    problems = []
     if kind not in ("", "Node"):
-        text = f'Unsupported value: {errors.shown(kind)}: supported values: "Node", ""'
-        causes.append(Cause("target.kind", "FieldValueNotSupported", text))
+        problems.append(f'target.kind: Unsupported value: {errors.shown(kind)}: supported values: "Node", "<empty>"')
     if not node:
-        causes.append(Cause("target.name", "FieldValueRequired", "Required value"))
-    if causes:
-        raise errors.invalid(_BINDINGS, target.name, causes)
+        problems.append("target.name: Required value")
+    if problems:  # the real server gives the findings as they are, which makes it an error of its own
+        raise errors.internal(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     stored = operations.store.of(target.served).get(target.key)
     if stored is None:
         raise target.not_found()
