@@ -48,7 +48,11 @@ class Creating:
             if sum(map(len, made.values())) >= MOST_AT_ONCE:
                 break
             if role.name not in pools:
-                pools[role.name] = await self._pool(deployment, role, memory)
+                failed = len(faults.problems)
+                pools[role.name] = await self._pool(deployment, role, memory, faults)
+                if len(faults.problems) > failed:
+                    refused.add(role.name)
+                    continue
             body = pod_body(deployment, role, seat, weights, pools[role.name])
             secrets = [variable.value for variable in role.env or ()]
             try:
@@ -66,8 +70,13 @@ class Creating:
             self._reporter.created(deployment, name, pods)
         return problems
 
-    async def _pool(self, deployment: ModelDeployment, role: Role, memory: DeploymentMemory) -> InstanceType | None:
-        pool = await self._lookups.pool(role)
+    async def _pool(
+        self, deployment: ModelDeployment, role: Role, memory: DeploymentMemory, faults: Faults
+    ) -> InstanceType | None:
+        failed = len(faults.problems)
+        pool = await faults.attempt(f"reading InstanceType {role.pool}", self._lookups.pool(role))
+        if len(faults.problems) > failed:
+            return None
         missing = role.pool and pool is None
         note = (
             f"role {role.name}: InstanceType {role.pool} does not exist, so its Pods ask for no accelerator, CPU or "

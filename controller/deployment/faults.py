@@ -1,8 +1,8 @@
-"""What single writes of a pass came to: one that the API server does not take keeps nothing else from its work.
+"""What single calls of a pass came to: one that the API server does not take keeps nothing else from its work.
 
-A policy that refuses one Pod, an admission webhook that is down, a quota that answers 429: each is about the object
-that was written, and the rest of the deployment goes on; above all the retirement, whose budgets run. Such a failure is
-a sentence for people, and the write is tried again by a later pass. What is about all objects (nobody answers, the
+A policy that refuses one Pod, an admission webhook that is down, a kind that may not be read: each is about one object,
+and the rest of the deployment goes on; above all the retirement, whose budgets run. Such a failure is a sentence for
+people, and the call is made again by a later pass. What is about all objects (nobody answers, the
 credentials are not accepted) ends the pass, and so does whatever asks for a new look (Conflict, NotFound).
 """
 
@@ -24,18 +24,18 @@ _REFUSED_SECONDS: Final = 30.0
 
 
 class Faults:
-    """The writes of one pass that failed, each by itself."""
+    """The calls of one pass that failed, each by itself."""
 
     def __init__(self, memory: DeploymentMemory) -> None:
         self._memory = memory
         self.problems: list[str] = []
         self.retry_seconds: float | None = None
 
-    async def attempt(self, what: str, write: Awaitable[_T]) -> _T | None:
-        """Make a write; None where the API server did not take it. `what`: the write, in words that stay the same.
+    async def attempt(self, what: str, call: Awaitable[_T]) -> _T | None:
+        """Make a call; None where the API server refused it. `what`: the call, in words that stay the same.
         Raises Refused, and ApiError for a failure that is not about this object."""
         try:
-            made = await write
+            made = await call
         except (Conflict, NotFound, Unauthorized):
             raise
         except ApiError as failure:

@@ -191,8 +191,11 @@ class DeploymentReconciler:
         )
 
     async def _work(self, this: _Pass, routers: Sequence[Pod]) -> None:
-        artifact = await self._lookups.artifact(this.deployment)
-        weights = weights_of(this.deployment, artifact)
+        artifact = await this.faults.attempt("reading the ModelArtifact", self._lookups.artifact(this.deployment))
+        if this.faults.problems:
+            weights = WeightsVerdict(None, WeightsReason.LOOKUP_FAILED, this.faults.problems.pop())
+        else:
+            weights = weights_of(this.deployment, artifact)
         self._reporter.tell(this.deployment, this.memory, "weights", "WeightsNotReady", "Render", weights.message)
         carried = await self._retiring.retire(this.deployment, this.replicas, this.memory, this.faults)
         this.deployment = carried.deployment
@@ -223,6 +226,8 @@ class DeploymentReconciler:
             this.problems.append(weights.message)
         await self._see_endpoints(this)
         revision = artifact.status.resolved.revision if artifact is not None and artifact.status.resolved else ""
+        if weights.reason is WeightsReason.LOOKUP_FAILED and this.deployment.status.model is not None:
+            revision = this.deployment.status.model.revision
         this.outdated = dict(rollout.outdated)
         this.rollout_waits_for = rollout.waits_for or ("a replica is being retired" if this.memory.retirement else "")
         await self._report(this, _situation(this, routers, weights, revision))
@@ -242,6 +247,7 @@ class DeploymentReconciler:
             desired_services(deployment, this.carried, this.replicas),
             self._caches.services(deployment.metadata.key),
             keep=bool(this.refusals),
+            serving={replica.role for replica in this.replicas},
         )
         this.problems += changes.problems
         for body in changes.create:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.api import ELIGIBLE_LABEL, MODEL_DEPLOYMENTS, PODS
-from controller.kube import ApiError, Forbidden, Invalid, ServerFailed, Throttled, Transient, Unauthorized
+from controller.kube import ApiError, Forbidden, Invalid, NotFound, ServerFailed, Throttled, Transient, Unauthorized
 from tests.deployment.direct import Fail, Moment
 from tests.deployment.world import World
 
@@ -180,3 +180,39 @@ async def test_a_label_for_a_pod_that_was_made_again_is_nobodys_problem(world: W
     await world.turn()
     assert world.server.get(PODS, "chat-server-1", "team")["metadata"]["labels"][ELIGIBLE_LABEL] == "true"  # type: ignore[index]
     assert "changing" not in world.deployment.status.phase_message
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("what", ["artifact", "pool"])
+async def test_what_pods_are_made_from_and_cannot_be_read_stops_no_retirement(what: str, failure: ApiError):
+    """Not known is not gone: nothing is said about weights that nobody could look up."""
+    world = World()
+    broken = False
+
+    async def read(method: str, path: str) -> bytes:
+        if broken:
+            raise failure
+        if "modelartifacts" not in path:
+            raise NotFound("no such kind", status=404)
+        return b'{"metadata": {"name": "qwen"}, "spec": {"source": {"huggingFace": {"repository": "Qwen/Qwen3-8B"}}}}'
+
+    world.client.request_raw = read  # type: ignore[method-assign]
+    model = {"name": "Qwen/Qwen3-8B", **({"artifactRef": {"name": "qwen"}} if what == "artifact" else {})}
+    world.declare(BOTH, model=model)
+    await world.rest()
+    assert len(world.eligible()) == 3
+    uids = {name: world.uid(name) for name in ("chat-server-0", "chat-other-0")}
+    world.start()
+    world.client.request_raw = read  # type: ignore[method-assign]
+    broken = True
+    world.scale(1, 3)
+    await world.run(30)
+    assert world.eligible() == ["chat-other-0", "chat-server-0"]
+    assert failure.message in world.deployment.status.phase_message
+    condition = world.deployment.condition("WeightsReady")
+    assert condition is not None
+    assert condition.status == ("Unknown" if what == "artifact" else "True")
+    broken = False
+    await world.run(60)
+    assert len(world.eligible()) == 4
+    assert uids == {name: world.uid(name) for name in uids}
