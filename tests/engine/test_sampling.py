@@ -136,7 +136,9 @@ async def test_what_is_beyond_the_batch_is_waiting(team: World, figures: Figures
     )
     assert max(running) == BATCH
     assert max(waiting) >= 4
-    held = sum(running) + sum(waiting)
-    assert held == pytest.approx(sum(sent), rel=0.15)
+    # Without a full batch the clients are behind with reading what the engine has answered: nothing is held then.
+    full = [(held + queued, known) for held, queued, known in zip(running, waiting, sent, strict=True) if held == BATCH]
+    assert len(full) >= 3
+    assert sum(held for held, _ in full) == pytest.approx(sum(known for _, known in full), rel=0.15)
     (after,) = await _samples(team, 1)
     assert after.reading.in_flight_requests == 0.0
