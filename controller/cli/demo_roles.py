@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from controller.cli.demo import DemoRoles
 from controller.embedded.engine import EngineKind
-from controller.embedded.world import WorldRole
+from controller.embedded.world_config import WorldRole
 from controller.foundation import format_quantity
 from controller.plant import Dimension, RequestTrace, ServiceTime, token_rate
 

@@ -7,32 +7,32 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from controller.api import model_deployment_crd, scaler_crd
+from controller.cli.demo_controller import ControllerProcess
 from controller.cli.demo_plan import DEPLOYMENT, NAMESPACE, STARTUP_SECONDS, DemoPlan
 from controller.cli.demo_view import live_view
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.cycling import Cycles, cycle_counts, sampled_traffic
 from controller.embedded.results import WorldResults
-from controller.embedded.world import World, WorldConfig, WorldRole
+from controller.embedded.world import World
+from controller.embedded.world_config import WorldConfig, WorldRole
 from controller.foundation import OperationFailed, ScaledClock, monotonic, wall_now
 from controller.planning import Continuity, Record, compare_with_unbroken, read_records
 
 # The Lease where the controller is killed, in wall seconds: it is succeeded after three. Without, the defaults of the
 # controller bear a machine that is busy with something else for seconds.
 _SHORT_LEASE = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
-_STOP_SECONDS = 10.0
 _SHORTEST_LIFE_SECONDS = 5.0  # of wall time: what ends sooner cannot start
 # The controller's first decision, in wall seconds: it starts within two on an idle machine.
 _FIRST_DECISION_SECONDS = 20.0
 _LOOK_SECONDS = 0.1
 # Model time. The clients of an overloaded machine send late, and the load is then not the trace's any more.
 _LATE_SECONDS = 10.0
-_LOG_TAIL_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,99 +182,6 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
             await controller.stop()
             await world.stop()
     return outcome
-
-
-class ControllerProcess:
-    """The unmodified controller, as a process of its own."""
-
-    def __init__(
-        self,
-        *,
-        kubeconfig: Path,
-        log: Path,
-        records: Path,
-        epoch: float,
-        factor: float,
-        lease: tuple[str, ...] = (),
-    ) -> None:
-        self.kubeconfig = kubeconfig
-        self.log = log
-        self.restarts: list[float] = []  # model time
-        self._arguments = [
-            *("controller", "--kubeconfig", str(kubeconfig), "--namespace", NAMESPACE, "--lease-namespace", NAMESPACE),
-            *lease,
-            *("--metrics-bind-address", "127.0.0.1:0", "--health-bind-address", "127.0.0.1:0"),
-            *("--record", str(records), "--clock-epoch", repr(epoch), "--clock-factor", repr(factor)),
-        ]
-        self._process: asyncio.subprocess.Process | None = None
-        self._started = 0.0
-        log.unlink(missing_ok=True)
-
-    @property
-    def lived_seconds(self) -> float:
-        """Wall time since it was started last."""
-        return monotonic() - self._started
-
-    async def start(self) -> None:
-        """Start it; its log is appended."""
-        self._started = monotonic()
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "controller.cli",
-                *self._arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C reaches the demo alone; it stops the controller in order.
-                start_new_session=True,
-            )
-
-    async def died(self) -> OperationFailed:
-        """Wait for it to end by itself; what to tell about that."""
-        assert self._process is not None  # noqa: S101 - started before it is watched
-        status = await self._process.wait()
-        tail = self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
-        last = tail[-1] if tail else "nothing was logged"
-        return OperationFailed(f"the controller ended with status {status}: {last} (log: {self.log})")
-
-    async def watched(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something, unless the controller ends by itself meanwhile. Raises OperationFailed then."""
-        watch = asyncio.create_task(self.died(), name="watch the controller")
-        working = asyncio.create_task(work, name="wait for the controller")
-        try:
-            await asyncio.wait({watch, working}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise watch.result()
-            await working
-        finally:
-            watch.cancel()
-            working.cancel()
-            await asyncio.gather(watch, working, return_exceptions=True)
-
-    async def kill_and_restart(self, now: float) -> None:
-        """End it without warning, as a node failure would, and start it again. One that has just ended by itself is
-        started again too."""
-        assert self._process is not None  # noqa: S101
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
-        self.restarts.append(now)
-        await self.start()
-
-    async def stop(self) -> None:
-        """End it in order; by force after a while."""
-        process, self._process = self._process, None
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
 
 
 async def _start(world: World, controller: ControllerProcess, options: DemoOptions) -> None:

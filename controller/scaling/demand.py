@@ -14,6 +14,8 @@ from controller.scaling.types import Member, RoleCapacity, RoleObservation, Role
 
 # A tick that is this many intervals late with nothing new is a tick without samples, not a decision made twice.
 _LATE_INTERVALS = 1.5
+# A process that takes over at the next tick has missed nothing: its first rate is one interval late.
+_UNSEEN_INTERVALS = 2.5
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +66,7 @@ def observe_role(
         if before.sampling_since is None or silence is None or silence >= sampling.stable_seconds:
             # A hole as long as the window: whatever is sampled from here on is a beginning.
             fields["sampling_since"] = now
+            fields["unseen_floor"] = _unseen_floor(before, observation, now, sampling)
     if _is_tick(before, samples, now, sampling.interval_seconds):
         fields["ticked_at"] = now
         seconds = now - before.ticked_at if before.ticked_at is not None else 0.0
@@ -72,6 +75,20 @@ def observe_role(
             interval = Interval(now, seconds, sampling.retention_seconds, sampling.peak_seconds)
             fields |= extended(role.kind, capacity, before, tick, interval, prefill)
     return msgspec.structs.replace(before, **fields), tick
+
+
+def _unseen_floor(before: RoleState, observation: RoleObservation, now: float, sampling: Sampling) -> int | None:
+    """What a new process must not remember less than, while its first window fills.
+
+    Between the last recommendation that it knows of and its first sample something may have arrived that an unbroken
+    run would have seen, in its window until this one is whole again. It is unknown, so the count stays a
+    recommendation until then, and the down window begins there.
+    """
+    last = before.history.last
+    if before.sampled_at is not None or last is None:
+        return None
+    missed = now - last > _UNSEEN_INTERVALS * sampling.interval_seconds
+    return observation.current_replicas if missed else None
 
 
 def _is_tick(before: RoleState, samples: list[tuple[Member, MemberSample]], now: float, interval: float) -> bool:

@@ -26,7 +26,7 @@ from controller.scaling.stages import (
     step,
 )
 from controller.scaling.stages.coverage import holds_after_start
-from controller.scaling.types import MetricsStatus
+from controller.scaling.types import MetricsStatus, Proportional
 
 # Reasons to hold that are recommendations of their own: the role stays as it is because nobody answered.
 _HELD = frozenset({MetricsStatus.ALL_SCRAPES_FAILED, MetricsStatus.STALE_SAMPLES})
@@ -62,10 +62,18 @@ def _remembering(context: Context, recommended: Plans) -> Context:
             continue  # nothing was recommended, not even to stay
         history = with_recommendation(
             role.state,
-            recommended[name].desired,
+            _remembered(recommended[name].desired, role, context),
             context.spec,
             stable_seconds=role.stable_seconds,
             now=context.now,
         )
         roles[name] = msgspec.structs.replace(role, state=msgspec.structs.replace(role.state, history=history))
     return msgspec.structs.replace(context, roles=roles)
+
+
+def _remembered(desired: int, role: RoleContext, context: Context) -> int:
+    """A window of which a part was nobody's is no reason to have less. Counts of gauges have no window."""
+    floor = role.state.unseen_floor
+    if floor is None or isinstance(context.spec.algorithm, Proportional) or not holds_after_start(role, context.now):
+        return desired
+    return max(desired, floor)

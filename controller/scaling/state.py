@@ -100,6 +100,7 @@ class RoleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     latencies: tuple[LatencyTick, ...] = ()
     tokens_per_request: TokensPerRequest = TokensPerRequest()
     requests_in_flight: float | None = None  # running + waiting at the last tick
+    unseen_floor: int | None = None  # nothing lower is remembered until a window is whole again (`demand`)
     # Persisted.
     current_replicas: int | None = None  # the declared count at the last decision
     desired_replicas: int | None = None  # and what was decided

@@ -29,7 +29,8 @@ from controller.embedded.httpserver import HttpServer
 from controller.embedded.pods import AssignedPod
 from controller.embedded.results import WorldResults
 from controller.embedded.router import Router
-from controller.embedded.world import World, WorldRole
+from controller.embedded.world import World
+from controller.embedded.world_config import WorldRole
 from controller.foundation import ScaledClock, wall_now
 from tests.embedded.conftest import SERVICE
 from tests.embedded.standalone import Standalone

@@ -18,7 +18,8 @@ from controller.api import MODEL_DEPLOYMENT_SCALERS, model_deployment_crd, scale
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.contract import MODEL_DEPLOYMENTS
 from controller.embedded.engine import EngineServer
-from controller.embedded.world import World, WorldConfig, WorldRole
+from controller.embedded.world import World
+from controller.embedded.world_config import WorldConfig, WorldRole
 from controller.foundation import OperationFailed, ScaledClock, wall_now
 from controller.plant import RequestTrace
 from tests.embedded.conftest import SERVICE

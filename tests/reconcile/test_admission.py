@@ -74,6 +74,34 @@ def test_the_longest_timeout_and_interval_end_well_before_the_operator_parks_a_r
     assert longest <= PARKED_AFTER_SECONDS * 5 / 6
 
 
+# ---- what the target has to settle first ----------------------------------------------------------------------------
+
+
+async def test_while_the_weights_are_not_ready_it_recommends_and_writes_nothing(team: World):
+    team.target(conditions=[{"type": "WeightsReady", "status": "False", "reason": "Downloading", "message": "40 %"}])
+    (await team.replica(0)).load(1800, 600)
+    team.scaler()
+    await team.controller()
+    await team.until(lambda: team.reason("ScalingActive") == "WeightsNotReady", "seen")
+    await team.until(lambda: team.status().roles[0].recommended_replicas == 3, "recommended")
+    await team.ticks(3)
+    assert team.count() == 1
+    team.edit(MODEL_DEPLOYMENTS, "chat", lambda obj: obj["status"].update(conditions=[]), "operator")
+    await team.until(lambda: team.count() == 3, "written once they are")
+
+
+async def test_a_target_that_is_being_deleted_is_left_alone(team: World):
+    await _growing(team)
+    team.edit(MODEL_DEPLOYMENTS, "chat", lambda obj: obj["metadata"].update(finalizers=["example.com/wait"]))
+    team.server.delete(MODEL_DEPLOYMENTS, "chat", "team")
+    await team.until(lambda: team.reason("Bound") == "TargetTerminating", "seen")
+    states = len(team.states())
+    team.engines[0].load(36_000, 12_000)
+    await team.quiet(60)
+    assert len(team.states()) == states
+    assert team.count() == 3
+
+
 # ---- who is listed ---------------------------------------------------------------------------------------------------
 
 

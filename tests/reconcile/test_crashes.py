@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import structlog
 
-from controller.api import BINDING_FINALIZER, MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
+from controller.api import BINDING_FINALIZER, MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, RESUME_ANNOTATION
+from controller.foundation import format_time
 from tests.reconcile.direct import Pair
 
 
@@ -136,6 +137,22 @@ async def _edited(world: Pair) -> None:
     await world.until(lambda: len(world.names()) == 3 and not world.state, "retired")
 
 
+async def _stopped(world: Pair) -> None:
+    await _bound(world)
+    times = [{"time": format_time(world.clock.now())}] * 3
+    world.edit_scaler(lambda obj: obj["status"].update(foreignReversals=times))
+    world.scale(1)
+    await world.until(lambda: world.names() == ["chat-server-0"] and not world.state, "as somebody wants it")
+    await world.until(lambda: world.reason("ReplicasConflict") == "ForeignWriter", "it has given in")
+    assert world.count() == 1
+
+
+async def _told_to_go_on(world: Pair) -> None:
+    world.edit_scaler(lambda obj: obj["metadata"].setdefault("annotations", {}).update({RESUME_ANNOTATION: "now"}))
+    await _grown(world)
+    await world.until(lambda: len(world.status.foreign_reversals) == 1, "only the last one counts again")
+
+
 async def _crowded(world: Pair) -> None:
     world.load(2400)
     world.homeless |= {"chat-server-1", "chat-server-2"}
@@ -170,6 +187,7 @@ STORIES = [
     ),
     Story("the target of a scaler that is gone", _orphaned, _taken_over, frozenset(_BIND | _SCALE)),
     Story("somebody else's count", _bound, _edited, frozenset(_SCALE | {CLAIM, END})),
+    Story("going on after three reversals", _stopped, _told_to_go_on, frozenset(_SCALE | {CLAIM})),
     Story("a raise that nobody has a place for", _crowded, _rolled_back, frozenset(_BIND | _SCALE | {SERVICE, END})),
 ]
 

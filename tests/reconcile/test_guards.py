@@ -1,8 +1,9 @@
 """When a target must not be touched, and what may be written while it retires a replica."""
 
+import msgspec
 import pytest
 
-from controller.api import ActiveReason, RetirementReason, RoleBounds
+from controller.api import ActiveReason, RetirementReason, RoleBounds, Router
 from controller.reconcile.guards import holds, retirement_block, unsupported, writable
 from tests.reconcile.objects import role, target
 
@@ -52,6 +53,28 @@ def test_weights_that_are_not_ready_hold_every_write():
 @pytest.mark.parametrize("value", ["True", "Unknown"])
 def test_weights_that_are_ready_or_not_observed_hold_nothing(value):
     assert holds(target([role()], status=_conditions(WeightsReady=value))) is None
+
+
+PAIR = [role("prefill", "Prefill"), role("decode", "Decode")]
+ROUTERS = [
+    ("the router of a pair is down", PAIR, True, "False", True),
+    ("it is not known whether it is", PAIR, True, "Unknown", False),
+    ("it is up", PAIR, True, "True", False),
+    ("a pair without a router", PAIR, False, "False", False),
+    ("servers can be reached without it", [role()], True, "False", False),
+]
+
+
+@pytest.mark.parametrize(("roles", "routed", "value", "held"), [c[1:] for c in ROUTERS], ids=[c[0] for c in ROUTERS])
+def test_routers(roles, routed, value, held):
+    found = target(roles, status=_conditions(RouterReady=value))
+    if routed:
+        spec = msgspec.structs.replace(found.spec, router=Router(name="vllm-router"))
+        found = msgspec.structs.replace(found, spec=spec)
+    guard = holds(found)
+    assert (guard is not None) == held
+    if guard is not None:
+        assert guard.reason is ActiveReason.ROUTER_NOT_READY
 
 
 CHANGES = {"prefill": (2, 3), "decode": (4, 2)}

@@ -189,7 +189,7 @@ async def test_after_three_reversals_nothing_is_written_until_a_person_says_so(t
 
     team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", resume)
     await team.until(lambda: team.count() == 3, "writes again")
-    await team.until(lambda: not team.status().foreign_reversals, "and the slate is clean")
+    await team.until(lambda: len(team.status().foreign_reversals) < 3, "and counts anew")
     team.audit()
 
 

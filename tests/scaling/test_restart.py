@@ -131,6 +131,58 @@ def test_one_stable_window_after_a_restart_the_same_observations_give_the_same_c
     assert [role.desired for role in with_one[again:]] == [role.desired for role in without[again:]]
 
 
+def interrupted(
+    algorithm: Algorithm, loads: list[int], restart_at: int, *, status_age: int, silence: int, down_window: float
+) -> tuple[list[int], list[int]]:
+    """Counts decided on the same observations, of a role whose count stays: by one process, and by two of which the
+    second starts from a status that is `status_age` ticks old. `silence` ticks are nobody's."""
+    behavior = Behavior(scale_down=DirectionBehavior(stabilization_window_seconds=down_window))
+    world = server_world(12, algorithm, behavior=behavior, high=40)
+    observations = []
+    for index in range(len(loads) * 4):
+        role, load = world.roles["server"], loads[index // 4]
+        role.serve(1000.0 * load, INTERVAL)
+        for engine in role.engines:
+            engine.running = 10.0 * load / len(role.engines)
+        world.tick()
+        observations.append(world.observe())
+    seen = [each for index, each in enumerate(observations) if not restart_at < index <= restart_at + silence]
+    counts: list[list[int]] = []
+    for restarts in (False, True):
+        state, states, desired = initial_state(), [], []
+        for index, observation in enumerate(seen):
+            state, decision = decide(world.spec, world.capacity, state, observation, observation.now)
+            desired.append(decision.role("server").desired)
+            states.append(state)
+            if restarts and index == restart_at:
+                state = through_status(states[max(0, index - status_age)], observation.now)
+        counts.append(desired)
+    return counts[0], counts[1]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS[:2])
+@pytest.mark.parametrize("down_window", [60.0, 180.0])
+@given(
+    loads=st.lists(st.integers(0, 12), min_size=14, max_size=20),
+    restart_at=st.integers(14, 40),
+    status_age=st.integers(0, 4),
+    silence=st.integers(0, 16),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_was_lost_between_an_old_status_and_a_late_start_lets_nothing_shrink_early(
+    algorithm: Algorithm, down_window: float, loads: list[int], restart_at: int, status_age: int, silence: int
+) -> None:
+    """A status is written at most once a minute, and a new process needs seconds to start: the first window of the new
+    process misses that much, and its mean is no recommendation to have less."""
+    without, with_one = interrupted(
+        algorithm, loads, restart_at, status_age=status_age, silence=silence, down_window=down_window
+    )
+    lowest = without[0]
+    for index, (mine, theirs) in enumerate(zip(with_one, without, strict=True)):
+        lowest = min(lowest, theirs)
+        assert mine >= lowest, (index, with_one, without)
+
+
 def test_a_restart_in_a_panic_goes_on_with_its_floor() -> None:
     world = server_world(1, TokenThroughput())
     world.decide()
@@ -161,6 +213,16 @@ def test_growing_does_not_wait_after_a_restart() -> None:
     assert world.run("server", 6000.0, 60.0).desired >= 5
 
 
+def test_a_minute_of_absence_holds_until_a_whole_window_and_then_the_down_window_have_been_seen() -> None:
+    world = server_world(6, TokenThroughput())
+    world.decide()
+    world.run("server", 500.0, 600.0)
+    restart(world)
+    world.now += 60.0
+    assert world.run("server", 500.0, 180.0 + 285.0).desired == 6
+    assert world.run("server", 500.0, 60.0).desired == 1
+
+
 def test_an_hour_of_absence_makes_the_down_window_unknown() -> None:
     world = server_world(6, TokenThroughput())
     world.decide()
@@ -170,7 +232,8 @@ def test_an_hour_of_absence_makes_the_down_window_unknown() -> None:
     decision = world.run("server", 500.0, 240.0)
     assert decision.desired == 6
     assert decision.limited_by is Stage.STABILIZATION
-    assert world.run("server", 500.0, 120.0).desired == 1
+    assert world.run("server", 500.0, 225.0).desired == 6
+    assert world.run("server", 500.0, 30.0).desired == 1
 
 
 def test_a_record_from_the_future_is_not_believed() -> None:
