@@ -54,6 +54,7 @@ class DeploymentMemory:
     retirement: Track | None = None
     replacement: Track | None = None
     told: dict[str, str] = field(default_factory=dict)  # topic → what was last said about it in an event
+    lags: int = 0  # passes in a row that had to wait for a cache
     failed: dict[str, tuple[str, str]] = field(default_factory=dict)  # write → kind of its failure and first message
 
     def news(self, topic: str, text: str) -> bool:

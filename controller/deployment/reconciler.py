@@ -58,8 +58,14 @@ from controller.kube import (
 )
 
 # How soon to look again (wall time) when the caches lag behind our own writes or another writer was faster: a watch
-# event is normally there within milliseconds.
+# event is normally there within milliseconds. Looks in a row, some 13 s of them, after which a lag is worth a line in
+# the log; and some five minutes, after which it is not waited for: a watch that stands still has been cut long before,
+# so the server itself went back in time (a restored etcd). What is done then is safe on any cache: Pods go by UID,
+# names are taken once, and an operation is written down against the version that it was decided from.
 _LAG_SECONDS = 0.05
+_LONGEST_LAG_SECONDS = 5.0
+_LAG_WORTH_TELLING = 9
+_LAG_GIVEN_UP = 66
 _CONFLICT_SECONDS = 0.2
 # What only a person or another controller can put right is looked at again after this long (wall time).
 _PROBLEM_SECONDS = 30.0
@@ -137,15 +143,37 @@ class DeploymentReconciler:
                 if self._memories.pop(key) is not None:
                     self._reporter.forget(key)
                 return Done()
-            if not self._consistency.ready(key):
-                return RequeueAfter(_LAG_SECONDS)
             memory = self._memories.of(key, deployment.metadata.uid)
+            if (wait := self._lag(key, memory)) is not None:
+                return RequeueAfter(wait)
             return await self._reconcile(key, deployment, memory)
         except (Conflict, NotFound) as overtaken:
             self._log.debug("another writer was faster", deployment=key, what=overtaken.message)
             return RequeueAfter(_CONFLICT_SECONDS)
         except NotLeader:
             return Done()  # the process is about to end; whoever leads now does the work
+
+    def _lag(self, key: str, memory: DeploymentMemory) -> float | None:
+        """How long (wall time) to wait for the caches to show our own writes; None: go on."""
+        lag = self._consistency.lag(key)
+        if lag is None:
+            memory.lags = 0
+            return None
+        memory.lags += 1
+        if memory.lags >= _LAG_GIVEN_UP:
+            self._log.warning("the caches do not catch up with our own writes; going on without", deployment=key)
+            self._consistency.forget(key, memory.uid)
+            memory.lags = 0
+            return None
+        if memory.lags == _LAG_WORTH_TELLING:
+            self._log.warning(
+                "a cache lags behind our own writes; nothing is done until it shows them",
+                deployment=key,
+                resource=lag.resource.plural,
+                written=lag.written,
+                seen=lag.seen,
+            )
+        return min(_LAG_SECONDS * 2.0 ** (memory.lags - 1), _LONGEST_LAG_SECONDS)
 
     async def _reconcile(self, key: str, deployment: ModelDeployment, memory: DeploymentMemory) -> ReconcileOutcome:
         everybody = self._caches.pods(key)

@@ -16,7 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from controller.api import EndpointProblem, MetricsEndpoint, ModelDeployment, Pod, Role
+from controller.api import (
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    SCRAPE_ANNOTATION,
+    EndpointProblem,
+    MetricsEndpoint,
+    ModelDeployment,
+    Pod,
+    Role,
+)
 from controller.reconcile.listing import Sighting, unlisted
 
 
@@ -176,8 +185,12 @@ def note_listings(sightings: Mapping[str, Sighting], views: Iterable[RoleView], 
 
 
 def _answers(pod: Pod) -> bool:
-    """Of a replica with several members only the leader serves metrics and requests."""
-    return pod.member_index in (0, None)
+    """Of a replica with several members the leader serves metrics and requests; with external data parallelism each of
+    them does. Standalone mode annotates exactly those that do; what an operator annotates is not known to tell."""
+    if pod.member_index in (0, None):
+        return True
+    ours = pod.metadata.label(MANAGED_BY_LABEL) == MANAGED_BY
+    return ours and pod.metadata.annotation(SCRAPE_ANNOTATION) == "true"
 
 
 def _before(sighting: Sighting | None, now: float) -> Sighting | None:

@@ -149,3 +149,21 @@ async def test_passes_that_are_always_late_come_to_an_end_all_the_same(chat: Wor
         await chat.turn()
         chat.clock.advance(60)
     assert (chat.state, chat.names()) == ("", ["chat-server-0"])
+
+
+async def test_an_api_server_that_went_back_in_time_is_not_waited_for_for_ever(chat: World):
+    """After etcd was restored its versions are lower than those of our last writes."""
+    written = chat.consistency
+    written.register(PODS, lambda _: "7")
+    written.wrote("team/chat", chat.deployment.metadata.uid, PODS, "team", "1000000")
+    chat.scale(1)
+    waited = 0.0
+    while not chat.state:
+        again = await chat.turn()
+        assert again is not None
+        waited += again
+        assert waited < 400
+    assert waited > 240, "but long enough for a watch that is cut and opened again"
+    written.register(PODS, lambda _: "1000000")
+    await chat.run(30)
+    assert chat.names() == ["chat-server-0"]

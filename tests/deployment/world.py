@@ -122,7 +122,7 @@ class World:
         """A new controller process in the place of the old one; `fail` may break its writes."""
         self.client = self.connect(fail)
         client = cast("KubeClient", self.client)
-        consistency = ConsistencyStore()
+        consistency = self.consistency = ConsistencyStore()
         writes = Writes(client, consistency, self.clock)
         reporter = Reporter(self, self.metrics)
         lookups = Lookups(client, now=lambda: float("inf"))

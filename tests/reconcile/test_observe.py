@@ -1,7 +1,9 @@
 """What a target and its Pods say about each role."""
 
+import msgspec
 import pytest
 
+from controller.api import MANAGED_BY
 from controller.foundation import parse_time
 from controller.reconcile.listing import REGISTRATION_SECONDS, Sighting
 from controller.reconcile.observe import note_listings, update_sightings, view_role
@@ -40,6 +42,30 @@ CASES = [
 def test_counts(replicas, pods, kwargs, expected):
     view = _view(replicas, pods, **kwargs)
     assert (view.ready, view.unadmitted, view.starting, view.retiring, sum(m.serving for m in view.members)) == expected
+
+
+@pytest.mark.parametrize(
+    ("annotated", "listed", "serving"),
+    [
+        pytest.param(True, 4, ["0", "0", "1", "1"], id="each member that answers is read"),
+        pytest.param(True, 2, ["0", "0"], id="and a replica that no router lists serves nobody"),
+        pytest.param(False, 2, ["0", "1"], id="followers are not"),
+    ],
+)
+def test_members_of_external_data_parallelism_in_standalone_mode(annotated, listed, serving):
+    labels = {"app.kubernetes.io/managed-by": MANAGED_BY}
+    pods = []
+    for ordinal, member in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        found = pod(ordinal, member=member, ready_at=f"2026-01-01T00:0{ordinal + 1}:00Z")
+        annotations = found.metadata.annotations if annotated or member == 0 else {}
+        meta = msgspec.structs.replace(
+            found.metadata, labels={**found.metadata.labels, **labels}, annotations=annotations
+        )
+        pods.append(msgspec.structs.replace(found, metadata=meta))
+    endpoints = {"eligible": 4 if annotated else 2, "serving": {"state": "Confirmed", "value": listed}}
+    view = _view(2, pods, size=2, status={"roles": [{"name": "server", "ready": 2, "endpoints": endpoints}]})
+    assert [member.replica for member in view.members if member.serving] == serving
+    assert view.unlisted == 2 - len(set(serving))
 
 
 def test_what_the_operator_counts_as_ready_and_nobody_sees_is_there():
