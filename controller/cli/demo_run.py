@@ -271,7 +271,7 @@ async def _replay(
                 due = began + (kills + 1) * options.kill_every_seconds - clock.now()
                 waits.add(asyncio.create_task(clock.sleep(due), name="next kill"))
             if options.give_up_when_late:
-                waits.add(asyncio.create_task(_fallen_behind(world, plan), name="watch the pace"))
+                waits.add(asyncio.create_task(fallen_behind(world, plan), name="watch the pace"))
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for task in waits - {traffic} - done:
                 task.cancel()
@@ -295,7 +295,7 @@ async def _replay(
         await asyncio.gather(traffic, return_exceptions=True)
 
 
-async def _fallen_behind(world: World, plan: DemoPlan) -> None:
+async def fallen_behind(world: World, plan: DemoPlan) -> None:
     """Look until the clients are so late that the rest would be in vain. Raises FellBehind."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from controller.cli.demo import FASTEST
 from controller.cli.demo_plan import DemoPlan
-from controller.embedded.pace import bearable_factor, measured_cores
+from controller.embedded import pace
 
 # Ends within three minutes on two cores, with room for the start and the last answers.
 _WALL_SECONDS = 135.0
@@ -23,9 +23,9 @@ _LOWERED = 0.5
 class SpeedPlanner:
     """Chooses the speed of a demo. `measure` tells how much of a core there is now."""
 
-    def __init__(self, plan: DemoPlan, *, speed: float | None, measure: Callable[[], float] = measured_cores) -> None:
+    def __init__(self, plan: DemoPlan, *, speed: float | None, measure: Callable[[], float] | None = None) -> None:
         self._plan = plan
-        self._measure = measure
+        self._measure = measure or pace.measured_cores
         self.may_slow_down = speed is None and plan.cycles is None
         self._wanted = min(FASTEST, self._unhurried()) if speed is None else speed
         self.speed = self._wanted if speed is not None else min(self._wanted, self._bearable())
@@ -68,4 +68,4 @@ class SpeedPlanner:
         cores = self._measure()
         if self._plan.cycles is not None:  # its load depends on what is there, not on the trace's busiest minute
             return max(1.0, _CYCLES_SPEED * cores)
-        return bearable_factor(self._plan.fit.trace, cores, roles=len(self._plan.roles))
+        return pace.bearable_factor(self._plan.fit.trace, cores, roles=len(self._plan.roles))

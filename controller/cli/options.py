@@ -58,7 +58,7 @@ def _show_plain_type(parameter: Any) -> None:
 
 def plain_type(shown: str | None) -> str | None:
     """`<list[Path]>` as `<path>`, `<str>` as `<text>`, `<bool>` as nothing; choices and the rest as they are."""
-    if shown is None or "|" in shown:
+    if not shown or "|" in shown:
         return shown
     name = shown.removeprefix("<").removesuffix(">").removeprefix("list[").removesuffix("]").lower()
     return {"bool": "", "str": "<text>"}.get(name, f"<{name}>")

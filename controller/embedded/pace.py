@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.foundation import monotonic
+from controller.foundation import Clock, monotonic
 from controller.plant import RequestTrace
 
 _FIXED_CORES = 0.05
@@ -26,6 +26,8 @@ _PROBE_SECONDS = 0.6
 # Of a core that is shared: turns come late and in lumps, and others may want more in a minute.
 _SHARED_MARGIN = 0.6
 _WHOLE_CORE = 0.9
+# At sixty times real time the four minutes of a router are four seconds: less than a busy machine may stall.
+_PATIENCE_WALL_SECONDS = 60.0
 
 
 def affordable_factor(trace: RequestTrace, *, frame_tokens: int = 32, cores: float = 1.0, roles: int = 1) -> float:
@@ -65,3 +67,9 @@ def measured_cores(
 def bearable_factor(trace: RequestTrace, cores: float, *, roles: int = 1) -> float:
     """As `affordable_factor`, at least 1.0: nothing runs slower than real time, however little of a core there is."""
     return 1.0 if cores <= _FIXED_CORES else max(1.0, affordable_factor(trace, cores=cores, roles=roles))
+
+
+def patience_seconds(clock: Clock, seconds: float) -> float:
+    """How long, in model time, somebody waits who would wait `seconds`: at least a minute of wall time, so that a
+    machine that stalls costs no request. Who does not wait at all (0) still does not."""
+    return max(seconds, _PATIENCE_WALL_SECONDS / clock.wall_seconds(1.0)) if seconds else 0.0

@@ -44,6 +44,7 @@ from controller.embedded.loopback import Listener, LoopbackAddresses
 from controller.embedded.manifests import RoleManifest, model_deployment_manifest, namespace_manifest
 from controller.embedded.measures import Distribution, Interval
 from controller.embedded.membership import Membership
+from controller.embedded.pace import patience_seconds
 from controller.embedded.pods import router_pod, router_status
 from controller.embedded.results import Quantiles, RoleResults, WorldResults, WorldSeries, WorldSnapshot
 from controller.embedded.retirement_history import retirements
@@ -56,9 +57,6 @@ _PORTS_TRIED = 16
 _SNAPSHOT_SECONDS = 60.0
 # Model time, from the last request to the last answer.
 _DRAIN_SECONDS = 600.0
-# A request waits for a member, or for its answer, at least so long in wall time: at sixty times real time the four
-# minutes of a router are four seconds, and a machine that stalls must not cost a request.
-_PATIENCE_WALL_SECONDS = 60.0
 # Versions of each kind that the API server keeps: all of an hour's, so that its history proves what it should.
 _HISTORY = 20_000
 _ROUTER = "llm-d-router"
@@ -91,7 +89,7 @@ class World:
         self.api = ApiServer(clock=clock, history_limit=_HISTORY)
         self.router = Router(
             clock,
-            hold_seconds=config.hold_seconds and max(config.hold_seconds, _in_model(clock, _PATIENCE_WALL_SECONDS)),
+            hold_seconds=patience_seconds(clock, config.hold_seconds),
             membership_delay_seconds=config.membership_delay_seconds,
             leave_delay_seconds=config.leave_delay_seconds,
         )
@@ -193,7 +191,7 @@ class World:
         sampler = asyncio.create_task(self._sample(self._began), name="sample the world")
         sending = clients.run(
             arrivals(self._config.trace) if traffic is None else traffic,
-            drain_seconds=max(_DRAIN_SECONDS, _in_model(self._clock, _PATIENCE_WALL_SECONDS)),
+            drain_seconds=patience_seconds(self._clock, _DRAIN_SECONDS),
         )
         running = asyncio.create_task(sending, name="traffic")
         try:
@@ -381,10 +379,6 @@ class World:
         raise OperationFailed(
             f"ports {first} to {first + _PORTS_TRIED - 1} are all taken on every loopback address; free one of them"
         )
-
-
-def _in_model(clock: Clock, wall_seconds: float) -> float:
-    return wall_seconds / clock.wall_seconds(1.0)
 
 
 def _arguments(flags: Mapping[str, int]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import orjson
 import pytest
@@ -98,6 +98,30 @@ async def test_requests_are_sent_at_their_time_whether_or_not_others_were_answer
     assert all(moment - began >= 2.0 * n for n, moment in enumerate(at))
     assert clients.totals.abandoned == 10
     assert clients.totals.lost == 0
+
+
+async def test_a_client_that_lags_tells_how_many_requests_were_late_and_by_how_much(
+    serve: Serve, clock: ScaledClock
+) -> None:
+    async def wrong(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=400)
+
+    clients = OpenLoopClients(clock, await serve(wrong), "m")
+    lags: list[float] = []
+
+    def arrivals() -> Iterator[Arrival]:
+        yield Arrival(0.0, 1, 1)
+        for _ in range(3):  # due half a minute before the clients began: as after a stall of the machine
+            yield Arrival(-30.0, 1, 1)
+        lags.append(clients.lag_seconds)
+        yield Arrival(1.0 + clock.now() - clients.series.start_seconds, 1, 1)
+        lags.append(clients.lag_seconds)
+
+    await clients.run(arrivals())
+    assert clients.late == 3
+    assert clients.latest_seconds >= 30.0
+    assert lags[0] >= 30.0
+    assert clients.lag_seconds == 0.0
 
 
 def frames(*tokens: int) -> bytes:
