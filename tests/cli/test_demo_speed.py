@@ -39,7 +39,7 @@ def test_on_a_busy_machine_it_runs_slower_and_says_for_how_long(plan: DemoPlan) 
     busy = planner(plan, 0.08)  # a core shared by eight
     assert busy.slowed
     assert 3.0 < busy.speed < 10.0
-    assert f"--speed {busy.speed:.0f} instead of 29" in busy.announcement
+    assert f"--speed {busy.speed:.0f} instead of 28" in busy.announcement
     assert "--minutes 10" in busy.announcement
 
 
