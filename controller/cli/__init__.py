@@ -23,7 +23,7 @@ from controller.cli import version as version_command
 from controller.cli.crd import crd
 from controller.cli.options import plain_help
 from controller.cli.priors import priors_app
-from controller.foundation import MdscalerError
+from controller.foundation import MdscalerError, printable
 
 # How newer typer begins the message of a value that is none of an option's choices.
 _VALIDATORS_WORDS = "Value error, "
@@ -103,5 +103,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(message: str, status: int) -> int:
-    print(f"mdscaler: {message}", file=sys.stderr)
+    print("\n".join(printable(line) for line in f"mdscaler: {message}".split("\n")), file=sys.stderr)
     return status
