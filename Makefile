@@ -14,11 +14,14 @@ help: ## this list
 
 setup: $(INSTALLED) ## make .venv, or renew it when pyproject.toml is newer
 
+# What pip and setuptools warn of is shown only where the installation fails.
 $(INSTALLED): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer was found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV); this takes about two minutes."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,report]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,report]' 2> $(VENV)/install.log \
+		|| { cat $(VENV)/install.log >&2; exit 1; }
 	@touch $@
 
 demo: $(INSTALLED) ## one hour of real traffic in under three minutes, with the real controller

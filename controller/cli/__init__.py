@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 import typer.main
@@ -21,8 +21,12 @@ from controller.cli import explain as explain_command
 from controller.cli import release as release_command
 from controller.cli import version as version_command
 from controller.cli.crd import crd
+from controller.cli.options import plain_help
 from controller.cli.priors import priors_app
 from controller.foundation import MdscalerError, printable
+
+# How newer typer begins the message of a value that is none of an option's choices.
+_VALIDATORS_WORDS = "Value error, "
 
 app = typer.Typer(
     name="mdscaler",
@@ -31,6 +35,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        version_command.version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """What may come before a command."""
+
+
 app.command("controller")(controller_command.controller)
 app.command("demo")(demo_command.demo)
 app.command("decide")(decide_command.decide_file)
@@ -58,7 +79,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command; returns the exit status."""
     try:
-        outcome = typer.main.get_command(app).main(args=arguments, prog_name="mdscaler", standalone_mode=False)
+        command = typer.main.get_command(app)
+        plain_help(command)
+        outcome = command.main(args=arguments, prog_name="mdscaler", standalone_mode=False)
     except MdscalerError as error:
         return _say(str(error), error.exit_status)
     except typer.Exit as stop:
@@ -72,7 +95,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if not isinstance(error, _UsageProblem):
             raise
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().split()).replace(_VALIDATORS_WORDS, "")
         if not message:
             return error.exit_code  # no command was given, and the help has been printed
         return _say(f"{message} (mdscaler --help, or mdscaler COMMAND --help)", error.exit_code)

@@ -136,7 +136,7 @@ def controller(
         ),
     ] = 25.0,
     log_format: Annotated[
-        LogFormat, typer.Option(help="How log lines look.", rich_help_panel=_OPERATION)
+        LogFormat, typer.Option(case_sensitive=False, help="How log lines look.", rich_help_panel=_OPERATION)
     ] = LogFormat.JSON,
     log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.", rich_help_panel=_OPERATION)] = "info",
     clock_epoch: Annotated[float, typer.Option(hidden=True)] = 0.0,

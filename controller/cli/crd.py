@@ -31,9 +31,9 @@ def crd(
             "install them only on a cluster without it.",
         ),
     ] = None,
-    output: Annotated[CrdFormat, typer.Option("--output", help="yaml: documents for kubectl; json: one List.")] = (
-        CrdFormat.YAML
-    ),
+    output: Annotated[
+        CrdFormat, typer.Option("--output", case_sensitive=False, help="yaml: documents for kubectl; json: one List.")
+    ] = (CrdFormat.YAML),
 ) -> None:
     """Print the CustomResourceDefinitions that this version of the controller uses."""
     asked = kind or [MODEL_DEPLOYMENT_SCALERS.kind]

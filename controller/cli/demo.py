@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +14,9 @@ import typer
 from controller.cli.options import Output, OutputOption
 from controller.foundation import UsageError
 
-# Ends within three minutes on two cores, with room for the start and the last answers.
-_WALL_SECONDS = 135.0
-# The first replica's start and the last request's end, in model time.
-_MARGIN_SECONDS = 330.0
-_CYCLES_SPEED = 60.0  # about two minutes for twenty cycles of one role
-_FASTEST = 120.0  # beyond it an interval is shorter than what two cores need for it
+FASTEST = 120.0  # beyond it an interval is shorter than what two cores need for it
+# How often a demo that chose its speed itself begins anew, slower, before it takes what comes.
+_MOST_RESTARTS = 2
 
 
 class DemoAlgorithm(StrEnum):
@@ -51,17 +49,19 @@ def demo(
         float | None,
         typer.Option(
             min=1.0,
-            max=_FASTEST,
-            help="How much faster than real time. Default: ends within three minutes, unless that is too fast here.",
+            max=FASTEST,
+            help="How much faster than real time. Default: ends within three minutes, slower on a busy machine.",
         ),
     ] = None,
     algorithm: Annotated[
-        DemoAlgorithm, typer.Option(help="What the scaler decides by.")
+        DemoAlgorithm,
+        typer.Option(case_sensitive=False, metavar=f"<{'|'.join(DemoAlgorithm)}>", help="What the scaler decides by."),
     ] = DemoAlgorithm.TOKEN_THROUGHPUT,
     roles: Annotated[
         DemoRoles,
         typer.Option(
-            help="Who shares the work: one Server role; Prefill and Decode (pd); Encode, Prefill and Decode (epd)."
+            case_sensitive=False,
+            help="Who shares the work: one Server role; Prefill and Decode (pd); Encode, Prefill and Decode (epd).",
         ),
     ] = DemoRoles.SERVER,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything drawn at random.")] = 1,
@@ -96,13 +96,14 @@ def demo(
     Everything runs on this machine: a Kubernetes API server, engine servers timed by a sweep measured on an H200, a
     router, streaming clients, and the controller in a process of its own. The trace is thinned and the engines are
     slowed so that one to about five replicas are needed; the report says by how much. Exit status 1 when a request was
-    lost, no decision was made, or a restart of the controller made a shrink come early.
+    lost, no decision was made, or a restart of the controller made a shrink come early. Where this machine was too slow
+    for the traffic, the first line says so, and which speed to try.
     """
     # Heavy, and only this command pays for it.
     from controller.cli import demo_run  # noqa: PLC0415
     from controller.cli.demo_plan import plan_demo  # noqa: PLC0415
     from controller.cli.demo_report import render_results, summary_table  # noqa: PLC0415
-    from controller.embedded.pace import affordable_factor  # noqa: PLC0415
+    from controller.cli.demo_speed import SpeedPlanner  # noqa: PLC0415
 
     if serve and speed not in (None, 1.0):
         raise UsageError("--serve runs in real time, so that kubectl shows true ages; leave out --speed")
@@ -111,34 +112,39 @@ def demo(
     if serve and cycles is not None:
         raise UsageError("--serve keeps a demo up after its trace, and --cycles replays none; leave out one of them")
     plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed, roles=roles, cycles=cycles)
-    if speed is None and cycles is not None:
-        speed = _CYCLES_SPEED
-    if speed is None:
-        wanted = (plan.trace_seconds + _MARGIN_SECONDS) / _WALL_SECONDS
-        affordable = affordable_factor(plan.fit.trace, roles=len(plan.roles))
-        speed = 1.0 if serve else max(1.0, min(wanted, affordable, _FASTEST))
+    planner = SpeedPlanner(plan, speed=1.0 if serve else speed)
     options = demo_run.DemoOptions(
-        speed=speed,
+        speed=planner.speed,
         kill_every_seconds=kill_controller_every,
         serve=serve,
         directory=directory,
         live=output is Output.TEXT,
     )
+    if planner.slowed:
+        typer.echo(f"mdscaler: {planner.announcement}", err=True)
 
     def tell(outcome: demo_run.DemoOutcome) -> None:
+        doubt = outcome.doubt and f"{outcome.doubt}; {planner.advice()}"
+        if doubt:
+            typer.echo(f"mdscaler: {doubt}", err=True)
         if report:
-            (directory / report).write_text(render_results(plan, options, outcome), encoding="utf-8")
+            (directory / report).write_text(render_results(plan, options, outcome, doubt), encoding="utf-8")
         if output is Output.JSON:
             typer.echo(orjson.dumps(outcome.as_json()).decode())
         else:
             typer.echo(summary_table(plan, outcome))
             if report:
                 typer.echo(f"report: {directory / report}")
-        if outcome.lagged:
-            late = f"requests were sent up to {outcome.results.latest_send_seconds:.0f} s late"
-            typer.echo(f"mdscaler: {late}: this machine is too slow for --speed {speed:.0f}", err=True)
         for failure in outcome.failures:
             typer.echo(f"mdscaler: {failure}", err=True)
 
-    outcome = asyncio.run(demo_run.run_demo(plan, options, tell))
-    return 1 if outcome.failures else 0
+    for restarts_left in range(_MOST_RESTARTS, -1, -1):
+        options = replace(options, speed=planner.speed, give_up_when_late=bool(restarts_left) and planner.may_slow_down)
+        try:
+            outcome = asyncio.run(demo_run.run_demo(plan, options, tell))
+        except demo_run.FellBehind as behind:
+            planner.slow_down()
+            typer.echo(f"mdscaler: {behind}; beginning anew at --speed {planner.speed:.0f}", err=True)
+        else:
+            return 1 if outcome.failures else 0
+    raise AssertionError("the last attempt takes what comes")

@@ -7,8 +7,10 @@ import math
 from controller.cli.demo_plan import DemoPlan
 from controller.cli.demo_roles import HEADROOM, MEDIA_TOKENS, RolePlan
 from controller.cli.demo_run import DemoOptions, DemoOutcome
-from controller.cli.options import package_version
+from controller.cli.options import counted, package_version
 from controller.embedded.engine import EngineKind
+from controller.embedded.results import Quantiles
+from controller.embedded.retirement_history import Retirements
 from controller.planning import committed_changes
 from controller.reports import (
     Column,
@@ -41,21 +43,21 @@ def summary_table(plan: DemoPlan, outcome: DemoOutcome) -> str:
     results = outcome.results
     rows: list[tuple[str, str]] = [
         ("requests", f"{results.requests:,}, {results.completed:,} complete, {results.lost} lost"),
-        ("decisions", f"{len(outcome.records)}, {results.replica_changes} changes of the count"),
+        ("decisions", f"{len(outcome.records)}, {counted(results.replica_changes, 'change', 'changes')} of the count"),
         *((f"{role.name} replicas", _replicas(role, outcome)) for role in plan.roles),
         ("ready replica time", format_duration(results.ready_replica_seconds)),
         ("retirements", _retirements(outcome)),
-        ("TTFT p50 / p99", f"{_ms(results.ttft_milliseconds.p50)} / {_ms(results.ttft_milliseconds.p99)} (model time)"),
-        ("ITL p50 / p99", f"{_ms(results.itl_milliseconds.p50)} / {_ms(results.itl_milliseconds.p99)} (model time)"),
+        ("TTFT p50 / p99", _latencies(results.ttft_milliseconds)),
+        ("ITL p50 / p99", _latencies(results.itl_milliseconds)),
         ("controller restarts", _restarts(outcome)),
-        ("took", f"{outcome.wall_seconds:.0f} s for {results.duration_seconds / 60:.0f} minutes of traffic"),
+        ("took", f"{outcome.wall_seconds:.0f} s for {_minutes(results.duration_seconds)} of traffic"),
     ]
     table = Table(f"{plan.algorithm} on {plan.trace_name}", (Column("what"), Column("value")), rows)
     return render_text(table)
 
 
-def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -> str:
-    """The HTML page."""
+def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome, doubt: str = "") -> str:
+    """The HTML page. `doubt`: why the result means nothing; it comes before anything else."""
     results, fit = outcome.results, plan.fit
     series = results.series
     times = list(series.t_seconds)
@@ -76,14 +78,15 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -
     ]
     report = Report(
         title="One hour of traffic, scaled" if results.duration_seconds > 3000 else "Traffic, scaled",
-        subtitle=f"{plan.algorithm} on {plan.trace_name}, engines timed by a sweep measured on an H200",
+        subtitle=(f"{doubt[0].upper()}{doubt[1:]}. " if doubt else "")
+        + f"{plan.algorithm} on {plan.trace_name}, engines timed by a sweep measured on an H200",
         tiles=[
             Tile("Lost requests", str(results.lost), f"of {results.requests:,}"),
             *(Tile(_title(role, plan, "ready replicas"), _ready(role, outcome), _peak(role)) for role in plan.roles),
             Tile("Ready replica time", format_duration(results.ready_replica_seconds)),
-            Tile("Retirements", _retirements(outcome)),
-            Tile("TTFT p50", _ms(results.ttft_milliseconds.p50), "model time"),
-            Tile("TTFT p99", _ms(results.ttft_milliseconds.p99), "model time"),
+            _retirements_tile(outcome),
+            Tile("TTFT p50", _latency(results.ttft_milliseconds.p50), "model time"),
+            Tile("TTFT p99", _latency(results.ttft_milliseconds.p99), "model time"),
             Tile("Controller restarts", str(len(outcome.restarts)), _restart_note(outcome)),
         ],
         panels=panels,
@@ -170,11 +173,20 @@ def _title(role: RolePlan, plan: DemoPlan, what: str) -> str:
 
 def _retirements(outcome: DemoOutcome) -> str:
     ended = outcome.results.retirements
+    return "–" if ended is None else ", ".join([f"{ended.completed} completed", *_not_completed(ended)])
+
+
+def _retirements_tile(outcome: DemoOutcome) -> Tile:
+    """The figure is what was completed, short enough for one line; the rest is a note on it."""
+    ended = outcome.results.retirements
     if ended is None:
-        return "–"
-    parts = [f"{ended.completed} completed", f"{ended.adopted} called back" if ended.adopted else ""]
-    parts.append(f"{ended.aborted} aborted" if ended.aborted else "")
-    return ", ".join(part for part in parts if part)
+        return Tile("Retirements", "–")
+    return Tile("Retirements completed", str(ended.completed), ", ".join(_not_completed(ended)))
+
+
+def _not_completed(ended: Retirements) -> list[str]:
+    parts = [(ended.adopted, "called back"), (ended.aborted, "aborted")]
+    return [f"{count} {what}" for count, what in parts if count]
 
 
 def _totals(plan: DemoPlan, outcome: DemoOutcome) -> Table:
@@ -239,6 +251,10 @@ def _scaled(role: RolePlan) -> str:
     )
 
 
+def _minutes(seconds: float) -> str:
+    return counted(round(seconds / 60), "minute", "minutes")
+
+
 def _restarts(outcome: DemoOutcome) -> str:
     return f"{len(outcome.restarts)}{', ' + _restart_note(outcome) if outcome.restarts else ''}"
 
@@ -246,8 +262,19 @@ def _restarts(outcome: DemoOutcome) -> str:
 def _restart_note(outcome: DemoOutcome) -> str:
     if not outcome.restarts:
         return ""
-    return f"{len(outcome.continuity.early)} of {outcome.continuity.shrinks} shrinks earlier than without"
+    shrinks = counted(outcome.continuity.shrinks, "shrink", "shrinks")
+    return f"{len(outcome.continuity.early)} of {shrinks} earlier than without"
 
 
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f} ms"
+def _latencies(quantiles: Quantiles) -> str:
+    return f"{_latency(quantiles.p50)} / {_latency(quantiles.p99)} (model time)"
+
+
+def _latency(milliseconds: float | None) -> str:
+    """Three digits, in the unit that a person would choose."""
+    if milliseconds is None:
+        return "–"
+    if milliseconds < 999.5:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000.0
+    return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:,.0f} s"

@@ -14,8 +14,9 @@ from typing import Any
 
 from controller.api import model_deployment_crd, scaler_crd
 from controller.cli.demo_controller import ControllerProcess
-from controller.cli.demo_plan import DEPLOYMENT, NAMESPACE, STARTUP_SECONDS, DemoPlan
+from controller.cli.demo_plan import DEPLOYMENT, INTERVAL_SECONDS, NAMESPACE, STARTUP_SECONDS, DemoPlan
 from controller.cli.demo_view import live_view
+from controller.cli.options import counted
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.cycling import Cycles, cycle_counts, sampled_traffic
 from controller.embedded.results import WorldResults
@@ -28,11 +29,16 @@ from controller.planning import Continuity, Record, compare_with_unbroken, read_
 # controller bear a machine that is busy with something else for seconds.
 _SHORT_LEASE = ("--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5")
 _SHORTEST_LIFE_SECONDS = 5.0  # of wall time: what ends sooner cannot start
-# The controller's first decision, in wall seconds: it starts within two on an idle machine.
-_FIRST_DECISION_SECONDS = 20.0
+# The controller's first decision, and its first Pods beyond their start-up, in wall seconds: on an idle machine it
+# takes two, on one at load 14 more than twenty.
+_FIRST_DECISION_SECONDS = 90.0
+_FIRST_REPLICAS_SECONDS = 180.0
 _LOOK_SECONDS = 0.1
-# Model time. The clients of an overloaded machine send late, and the load is then not the trace's any more.
-_LATE_SECONDS = 10.0
+# What makes a result mean nothing. A stall of a second delays some tens of requests of thousands, and changes no
+# decision; a controller that is killed now and then leaves out some rounds.
+_LATE_SHARE = 0.02
+_LEAST_LATE = 5
+_LEAST_ROUNDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,11 @@ class DemoOptions:
     serve: bool
     directory: Path
     live: bool
+    give_up_when_late: bool = False  # raise FellBehind instead of replaying a trace that is none any more
+
+
+class FellBehind(OperationFailed):
+    """The clients could not keep the speed, so the load was not the trace's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ class DemoOutcome:
     began: float  # model time at which the traffic began
     cycles: int | None
     wall_seconds: float
+    speed: float
 
     @property
     def failures(self) -> list[str]:
@@ -64,19 +76,37 @@ class DemoOutcome:
         failures = []
         results = self.results
         if results.lost:
-            failures.append(f"{results.lost} requests were lost: {'; '.join(results.loss_reasons)}")
+            told = "; ".join(
+                f"{text} ({times} times)" if times > 1 else text for text, times in results.loss_reasons.items()
+            )
+            failures.append(f"{counted(results.lost, 'request was', 'requests were')} lost: {told}")
         if not self.records:
             failures.append("the controller made no decision")
         if results.writers is not None and results.writers.problems:
             failures.append(f"the fence did not hold: {'; '.join(map(str, results.writers.problems))}")
         if self.continuity.early:
-            failures.append(f"{len(self.continuity.early)} shrinks came earlier than without a restart")
+            came = counted(len(self.continuity.early), "shrink came", "shrinks came")
+            failures.append(f"{came} earlier than without a restart")
         return failures
 
     @property
-    def lagged(self) -> bool:
-        """Whether this machine was too slow for the speed, so that the load was not the trace's."""
-        return self.results.latest_send_seconds > _LATE_SECONDS
+    def doubt(self) -> str:
+        """Why the result means nothing, for this machine was too slow for the speed; empty where it does."""
+        results = self.results
+        due = results.duration_seconds / INTERVAL_SECONDS
+        why = []
+        if is_late(results.late_requests, results.requests):
+            late = f"{results.late_requests:,} of {results.requests:,} requests were sent late"
+            why.append(f"{late}, by up to {results.latest_send_seconds:.0f} s")
+        if self.records and len(self.records) < _LEAST_ROUNDS * due:
+            rounds = counted(len(self.records), "time", "times")
+            why.append(f"the controller decided {rounds} instead of {due:.0f}")
+        if not why:
+            return ""
+        return (
+            f"this machine was too slow for --speed {self.speed:.0f}, so the result is not meaningful: "
+            f"{' and '.join(why)}"
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The figures for machines."""
@@ -100,13 +130,17 @@ class DemoOutcome:
             "ttftMilliseconds": _quantiles(results.ttft_milliseconds),
             "itlMilliseconds": _quantiles(results.itl_milliseconds),
             "latestSendSeconds": round(results.latest_send_seconds, 1),
+            "lateRequests": results.late_requests,
+            "abandoned": results.abandoned,
+            "speed": round(self.speed, 1),
+            "meaningful": not self.doubt,
             "cycles": self.cycles,
             "controllerRestarts": len(self.restarts),
             "shrinks": self.continuity.shrinks,
             "earlyShrinks": len(self.continuity.early),
             "traceSeconds": round(results.duration_seconds, 1),
             "wallSeconds": round(self.wall_seconds, 1),
-            "lossReasons": list(results.loss_reasons),
+            "lossReasons": dict(results.loss_reasons),
             "roles": {
                 name: {
                     "rescales": role.replica_changes,
@@ -145,6 +179,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
         namespace=NAMESPACE,
         deployment=DEPLOYMENT,
         startup_seconds=STARTUP_SECONDS,
+        patience_wall_seconds=_FIRST_REPLICAS_SECONDS,
     )
     world = World(config, clock)
     controller = ControllerProcess(
@@ -157,7 +192,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
     )
     with _interruptible():
         try:
-            await _start(world, controller, options)
+            await _start(world, controller, plan, options)
             await _first_decision(records, controller)
             began = clock.now()
             async with live_view(world, records, plan, enabled=options.live):
@@ -173,6 +208,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
                 began=began,
                 cycles=plan.cycles,
                 wall_seconds=monotonic() - started,
+                speed=options.speed,
             )
             report(outcome)
             if options.serve:
@@ -184,13 +220,20 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
     return outcome
 
 
-async def _start(world: World, controller: ControllerProcess, options: DemoOptions) -> None:
+async def _start(world: World, controller: ControllerProcess, plan: DemoPlan, options: DemoOptions) -> None:
     """The world, then the controller, which makes the Pods, then the first replicas."""
     await world.start()
     world.write_kubeconfig(controller.kubeconfig)
     if options.serve:
         _tell(f"export KUBECONFIG={controller.kubeconfig.resolve()}")
         _tell("kubectl get mds -w      # in another terminal; Ctrl-C here ends the demo")
+        _tell(f"The controller serves namespace {NAMESPACE} only: what you make in another one, nobody looks at.")
+    if options.live:
+        replicas = (
+            sum(role.world_role.initial_replicas for role in plan.roles) if plan.cycles is None else len(plan.roles)
+        )
+        load = f"{STARTUP_SECONDS:.0f} s, here {STARTUP_SECONDS / options.speed:.0f} s"
+        _tell(f"starting {counted(replicas, 'engine', 'engines')}; loading takes {load}")
     await controller.start()
     await controller.watched(world.wait_ready())
 
@@ -227,6 +270,8 @@ async def _replay(
             if options.kill_every_seconds is not None:
                 due = began + (kills + 1) * options.kill_every_seconds - clock.now()
                 waits.add(asyncio.create_task(clock.sleep(due), name="next kill"))
+            if options.give_up_when_late:
+                waits.add(asyncio.create_task(fallen_behind(world, plan), name="watch the pace"))
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for task in waits - {traffic} - done:
                 task.cancel()
@@ -234,6 +279,9 @@ async def _replay(
                     await task
             if traffic in done:
                 return traffic.result()
+            behind = next((task for task in done if task.get_name() == "watch the pace"), None)
+            if behind is not None:
+                behind.result()
             if watch in done:
                 # With the short Lease a machine that stalls for two seconds ends it; a cluster starts it again.
                 if options.kill_every_seconds is None or controller.lived_seconds < _SHORTEST_LIFE_SECONDS:
@@ -245,6 +293,21 @@ async def _replay(
     finally:
         traffic.cancel()
         await asyncio.gather(traffic, return_exceptions=True)
+
+
+async def fallen_behind(world: World, plan: DemoPlan) -> None:
+    """Look until the clients are so late that the rest would be in vain. Raises FellBehind."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        now = world.snapshot()
+        if is_late(now.late_requests, len(plan.fit.trace)):
+            clients = f"{now.late_requests:,} requests were sent late, the last by {now.lag_seconds:.0f} s"
+            raise FellBehind(f"this machine is too slow for this speed: {clients}")
+
+
+def is_late(late_requests: int, requests: int) -> bool:
+    """Whether so many requests were late that the load was not the trace's."""
+    return late_requests >= max(_LEAST_LATE, _LATE_SHARE * requests)
 
 
 async def _cycle(world: World, clock: ScaledClock, plan: DemoPlan, cycles: Cycles) -> WorldResults:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.cli.demo_plan import DEPLOYMENT, NAMESPACE, DemoPlan
+from controller.embedded.clients import LATE_SECONDS
 from controller.embedded.results import WorldSnapshot
 from controller.embedded.world import World
 from controller.planning import Record, decode_record
@@ -82,7 +83,7 @@ async def _print_lines(_console: Console, world: World, tail: _RecordTail, plan:
         print(
             f"{_progress(now, plan)}  load {now.demand_tokens_per_second:,.0f} tok/s  "
             f"ready {_replicas(now)}  TTFT p95 {_seconds(now.ttft_p95_seconds)}  "
-            f"requests {now.requests:,}  lost {now.lost}",
+            f"requests {now.requests:,}  lost {now.lost}{_lag(now)}",
             file=sys.stderr,
             flush=True,
         )
@@ -102,7 +103,7 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
         "replicas",
         Text(f"{_replicas(now)} ready of wanted (algorithm: {raw})", style="bold"),
         "requests",
-        f"{now.requests:,}, {now.completed:,} complete, {now.lost} lost",
+        f"{now.requests:,}, {now.completed:,} complete, {now.lost} lost{_lag(now)}",
     )
     figures.add_row("limited by", limits or "nothing", "", "")
     decisions = Table.grid(padding=(0, 2))
@@ -119,6 +120,11 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
         Text("decisions", style="dim"),
         decisions,
     )
+
+
+def _lag(now: WorldSnapshot) -> str:
+    """Said only where the load is not the trace's."""
+    return f"  sent {now.lag_seconds:.0f} s late" if now.lag_seconds > LATE_SECONDS else ""
 
 
 def _progress(now: WorldSnapshot, plan: DemoPlan) -> str:

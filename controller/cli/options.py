@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,52 @@ class Output(StrEnum):
     JSON = "json"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How the result is printed.")]
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", case_sensitive=False, help="How the result is printed.")
+]
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """A number with what it counts: `1 shrink`, `2 shrinks`, `1,204 shrinks`."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def plain_help(command: Any) -> None:
+    """Let the help of a command, and of those below it, read as a person writes: paragraphs that are broken where the
+    terminal ends, nothing beside a switch, and `<path>` where typer shows Python's `<list[Path]>`.
+    """
+    command.help = _unwrapped(command.help)
+    for parameter in command.params:
+        _show_plain_type(parameter)
+    made = command.get_help_option
+
+    def help_option(context: Any) -> Any:
+        option = made(context)
+        if option is not None:
+            _show_plain_type(option)
+        return option
+
+    command.get_help_option = help_option
+    for below in getattr(command, "commands", {}).values():
+        plain_help(below)
+
+
+def _unwrapped(text: str | None) -> str | None:
+    return text and "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _show_plain_type(parameter: Any) -> None:
+    shown = getattr(parameter, "display_type", None)
+    if shown is not None:  # older typer writes types as click does, which needs no help
+        parameter.display_type = lambda context: plain_type(shown(context))
+
+
+def plain_type(shown: str | None) -> str | None:
+    """`<list[Path]>` as `<path>`, `<str>` as `<text>`, `<bool>` as nothing; choices and the rest as they are."""
+    if not shown or "|" in shown:
+        return shown
+    name = shown.removeprefix("<").removesuffix(">").removeprefix("list[").removesuffix("]").lower()
+    return {"bool": "", "str": "<text>"}.get(name, f"<{name}>")
 
 
 def package_version() -> str:

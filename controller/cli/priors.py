@@ -99,7 +99,8 @@ def import_command(
         bool, typer.Option("--all-misses", help="The prefix cache was off, whatever the files suggest.")
     ] = False,
     cold_tail: Annotated[
-        ColdTail, typer.Option(help="Points whose tail shows kernels being compiled: flag or refuse them.")
+        ColdTail,
+        typer.Option(case_sensitive=False, help="Points whose tail shows kernels being compiled: flag or refuse them."),
     ] = ColdTail.FLAG,
     list_refusals: Annotated[bool, typer.Option("--list-refusals", help="List every refused row.")] = False,
     replace: Annotated[
@@ -234,7 +235,12 @@ def resolve(
     ] = None,
     hit_ratio: Annotated[float, typer.Option(min=0, max=1, help="Measured prefix-cache hit ratio.")] = 0.0,
     workload: Annotated[
-        PriorWorkload, typer.Option(help="Profile: as measured. Observed: converted to the mix of the traffic.")
+        PriorWorkload,
+        typer.Option(
+            case_sensitive=False,
+            metavar=f"<{'|'.join(PriorWorkload)}>",
+            help="Profile: as measured. Observed: converted to the mix of the traffic.",
+        ),
     ] = PriorWorkload.PROFILE,
     output: OutputOption = Output.TEXT,
 ) -> int:

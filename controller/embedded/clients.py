@@ -1,8 +1,9 @@
 """Open-loop streaming clients: they send every request at its time, whatever became of the earlier ones.
 
 Latencies are in model time and count from the moment a request was due, not from when the client got round to it, so a
-client that lags cannot flatter the server; `latest_seconds` tells how far it ever lagged. A request ends in one of four
-ways:
+client that lags cannot flatter the server. `latest_seconds` tells how far it ever lagged, `late` how many requests were
+sent more than `LATE_SECONDS` after their time: the load was then not the one that was asked for. A request ends in one
+of four ways:
 
 * completed: all tokens it asked for, and an orderly end;
 * lost: anything that its user would call a failure (a 5xx, a broken connection, a stream cut or short);
@@ -15,6 +16,7 @@ Memory does not grow with the number of requests, only with the length of the ru
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -30,8 +32,10 @@ from controller.plant import Arrival
 
 _DONE = b"data: [DONE]"
 _DATA = b"data: "
-# Texts of the first losses, kept for the report; a broken run loses thousands in the same way.
+# Different texts of losses, kept for the report; a broken run loses thousands in the same way.
 _MOST_REASONS = 20
+# Model time: the interval at which a scaler looks.
+LATE_SECONDS = 10.0
 
 
 class Outcome(Enum):
@@ -93,8 +97,10 @@ class OpenLoopClients:
         self.series = IntervalSeries(clock.now(), interval_seconds)
         self.ttft = Distribution()
         self.itl = Distribution()
-        self.losses: list[str] = []
+        self.losses: Counter[str] = Counter()  # how often each text was given
         self.latest_seconds = 0.0
+        self.late = 0
+        self.lag_seconds = 0.0  # of the sending now; 0 while it waits for the next request's time
 
     @property
     def totals(self) -> ClientTotals:
@@ -129,13 +135,17 @@ class OpenLoopClients:
                     due = start + arrival.t_seconds
                     early = due - self._clock.now()
                     if early > 0:
+                        self.lag_seconds = 0.0
                         await self._clock.sleep(early)
                     else:
                         await asyncio.sleep(0)  # let the answers be read, however far behind the sending is
-                    self.latest_seconds = max(self.latest_seconds, self._clock.now() - due)
+                    self.lag_seconds = max(0.0, self._clock.now() - due)
+                    self.latest_seconds = max(self.latest_seconds, self.lag_seconds)
+                    self.late += self.lag_seconds > LATE_SECONDS
                     task = asyncio.create_task(self._request(session, arrival, due))
                     in_flight.add(task)
                     task.add_done_callback(in_flight.discard)
+                self.lag_seconds = 0.0
                 if in_flight:
                     await asyncio.wait(in_flight, timeout=self._clock.wall_seconds(drain_seconds))
             finally:
@@ -155,8 +165,9 @@ class OpenLoopClients:
         except (_Lost, aiohttp.ClientError, OSError) as error:
             outcome = Outcome.LOST
             self.series.at(self._clock.now()).lost += 1
-            if len(self.losses) < _MOST_REASONS:
-                self.losses.append(str(error) or type(error).__name__)
+            reason = str(error) or type(error).__name__
+            if reason in self.losses or len(self.losses) < _MOST_REASONS:
+                self.losses[reason] += 1
         finally:
             self._outcomes[outcome] += 1
 

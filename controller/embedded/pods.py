@@ -162,12 +162,25 @@ def router_pod(namespace: str, deployment: str, name: str, port: int) -> Object:
     }
 
 
-def router_status(address: str, now: float) -> Object:
+def router_status(pod: Mapping[str, Any], address: str, now: float) -> Object:
     """The status of a router's Pod that answers."""
+    container = pod["spec"]["containers"][0]
     names = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     return {
         "phase": "Running",
         "conditions": [_condition(name, True, now) for name in names],
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": container["image"],
+                "containerID": f"embedded://{pod['metadata']['name']}",
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": format_time(now)}},
+            }
+        ],
         "podIP": address,
         "podIPs": [{"ip": address}],
         "startTime": format_time(now),

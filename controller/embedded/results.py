@@ -12,7 +12,10 @@ from controller.embedded.retirement_history import Retirements
 
 @dataclass(frozen=True, slots=True)
 class WorldSnapshot:
-    """The world at one moment, for a live view. Rates and latencies cover the last model minute; None: nothing yet."""
+    """The world at one moment, for a live view. Rates and latencies cover the last model minute; None: nothing yet.
+
+    The demand of clients that lag is that of the minute they have got to: they have sent nothing of the last one yet.
+    """
 
     t_seconds: float  # since the traffic began; negative before
     duration_seconds: float  # of the traffic
@@ -24,6 +27,8 @@ class WorldSnapshot:
     running_requests: int
     waiting_requests: int
     held_requests: int
+    lag_seconds: float  # of the clients
+    late_requests: int
     requests: int
     completed: int
     lost: int
@@ -99,7 +104,8 @@ class WorldResults:
     ttft_milliseconds: Quantiles
     itl_milliseconds: Quantiles
     latest_send_seconds: float  # how far the clients ever lagged behind their schedule
-    loss_reasons: Sequence[str]  # of the first losses
+    late_requests: int  # sent so late that the load was not the one that was asked for
+    loss_reasons: Mapping[str, int]  # the first texts, and how often each was given
     cut_requests: int
     writers: Audit | None
     retirements: Retirements | None

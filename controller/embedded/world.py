@@ -44,6 +44,7 @@ from controller.embedded.loopback import Listener, LoopbackAddresses
 from controller.embedded.manifests import RoleManifest, model_deployment_manifest, namespace_manifest
 from controller.embedded.measures import Distribution, Interval
 from controller.embedded.membership import Membership
+from controller.embedded.pace import patience_seconds
 from controller.embedded.pods import router_pod, router_status
 from controller.embedded.results import Quantiles, RoleResults, WorldResults, WorldSeries, WorldSnapshot
 from controller.embedded.retirement_history import retirements
@@ -54,6 +55,8 @@ from controller.plant import Arrival, arrivals
 
 _PORTS_TRIED = 16
 _SNAPSHOT_SECONDS = 60.0
+# Model time, from the last request to the last answer.
+_DRAIN_SECONDS = 600.0
 # Versions of each kind that the API server keeps: all of an hour's, so that its history proves what it should.
 _HISTORY = 20_000
 _ROUTER = "llm-d-router"
@@ -86,7 +89,7 @@ class World:
         self.api = ApiServer(clock=clock, history_limit=_HISTORY)
         self.router = Router(
             clock,
-            hold_seconds=config.hold_seconds,
+            hold_seconds=patience_seconds(clock, config.hold_seconds),
             membership_delay_seconds=config.membership_delay_seconds,
             leave_delay_seconds=config.leave_delay_seconds,
         )
@@ -147,7 +150,7 @@ class World:
             quota=config.quota,
         )
         self._census = Census(client, self._clock, config.namespace, config.deployment)
-        membership = Membership(client, config.namespace, self.router)
+        membership = Membership(client, config.namespace, self.router, config.deployment)
         self._followers = asyncio.create_task(_together(self._census.run(), membership.run()), name="followers")
         await self._kubelet.start()
 
@@ -186,7 +189,10 @@ class World:
         self._clients = clients
         self._began = self._clock.now()
         sampler = asyncio.create_task(self._sample(self._began), name="sample the world")
-        sending = clients.run(arrivals(self._config.trace) if traffic is None else traffic)
+        sending = clients.run(
+            arrivals(self._config.trace) if traffic is None else traffic,
+            drain_seconds=patience_seconds(self._clock, _DRAIN_SECONDS),
+        )
         running = asyncio.create_task(sending, name="traffic")
         try:
             await asyncio.wait({running, self.kubelet.failure}, return_when=asyncio.FIRST_COMPLETED)
@@ -219,12 +225,14 @@ class World:
         loads = [container.load() for container in self.kubelet.containers.values()]
         clients = self._clients
         totals = clients.totals if clients is not None else None
+        lag = clients.lag_seconds if clients is not None else 0.0
+        sent, sent_seconds = self._recent(now - lag)
         recent, seconds = self._recent(now)
         ttft = Distribution().merge(interval.ttft for interval in recent)
         return WorldSnapshot(
             t_seconds=now - self._began if self._began is not None else -1.0,
             duration_seconds=self._config.trace.duration_seconds,
-            demand_tokens_per_second=sum(interval.arrived_tokens for interval in recent) / seconds,
+            demand_tokens_per_second=sum(interval.arrived_tokens for interval in sent) / sent_seconds,
             served_tokens_per_second=sum(interval.served_tokens for interval in recent) / seconds,
             ttft_p50_seconds=ttft.quantile(0.50),
             ttft_p95_seconds=ttft.quantile(0.95),
@@ -232,6 +240,8 @@ class World:
             running_requests=sum(load.running for load in loads),
             waiting_requests=sum(load.waiting for load in loads),
             held_requests=self.router.held,
+            lag_seconds=lag,
+            late_requests=clients.late if clients is not None else 0,
             requests=totals.requests if totals else 0,
             completed=totals.completed if totals else 0,
             lost=totals.lost if totals else 0,
@@ -259,7 +269,8 @@ class World:
             ttft_milliseconds=_quantiles(clients.ttft),
             itl_milliseconds=_quantiles(clients.itl),
             latest_send_seconds=clients.latest_seconds,
-            loss_reasons=tuple(clients.losses),
+            late_requests=clients.late,
+            loss_reasons=dict(clients.losses),
             cut_requests=self.kubelet.cut,
             writers=None if history is None else audit(history),
             retirements=None if history is None else retirements(history),
@@ -355,7 +366,7 @@ class World:
         port = await self._listen(self.router, config.router_port)
         pod = router_pod(config.namespace, config.deployment, _ROUTER, port)
         made = await client.create(PODS, config.namespace, pod)
-        status = {"status": router_status(self.router.host, self._clock.now())}
+        status = {"status": router_status(pod, self.router.host, self._clock.now())}
         await client.merge_patch(PODS, config.namespace, made["metadata"]["name"], status, subresource="status")
 
     async def _listen(self, listener: Listener, first: int) -> int:

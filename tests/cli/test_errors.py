@@ -13,8 +13,16 @@ CASES = [
     ("a trace that is no trace", ["demo", "--trace", __file__], 2, "trace"),
     ("a speed beyond all bounds", ["demo", "--speed", "100000"], 2, "speed"),
     ("real time and a speed at once", ["demo", "--serve", "--speed", "10"], 2, "leave out --speed"),
+    (
+        "and with choices in any case",
+        ["demo", "--algorithm", "adaptive", "--roles", "PD", "--serve", "--speed", "10"],
+        2,
+        "leave out --speed",
+    ),
     ("a kubeconfig that is not there", ["controller", "--kubeconfig", "/nonexistent"], 2, "/nonexistent"),
     ("a bind address that is none", ["controller", "--metrics-bind-address", "here"], 2, "--metrics-bind-address"),
+    ("an algorithm that is none", ["demo", "--algorithm", "best"], 2, "'--algorithm': 'best' is not one of"),
+    ("an output that is none", ["version", "--output", "yaml"], 2, "'yaml' is not one of 'text', 'json'"),
     ("a mode that is none", ["controller", "--deployments", "mine"], 2, "--deployments"),
     ("a log level that is none", ["controller", "--log-level", "loud"], 2, "debug, info, warning, error"),
     (
@@ -107,3 +115,47 @@ def test_the_controllers_help_documents_connection_election_and_endpoints(capsys
         "--health-bind",
     ):
         assert option in text
+
+
+def test_the_version_is_a_command_and_an_option(capsys):
+    assert run(["version"]) == 0
+    told = capsys.readouterr().out
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == told
+    assert told.startswith("mdscaler ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["version", "--output", "JSON"], id="an output"),
+        pytest.param(["crd", "--output", "Json"], id="a format"),
+    ],
+)
+def test_a_choice_may_be_written_in_any_case(arguments, capsys):
+    assert run(arguments) == 0
+    assert capsys.readouterr().out
+
+
+COMMANDS = [
+    *([name] for name in ("controller", "demo", "decide", "explain", "release", "crd", "version")),
+    *(["priors", name] for name in ("import", "merge", "resolve")),
+    [],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(command) or "mdscaler" for command in COMMANDS])
+def test_help_shows_no_names_of_python(command, capsys):
+    assert run([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert not [name for name in ("<bool>", "<>", "list[", "<str>", "Path]") if name in shown]
+
+
+def test_paragraphs_of_help_break_where_the_terminal_ends(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    run(["demo", "--help"])
+    prose = [line.strip() for line in capsys.readouterr().out.split("╭")[0].splitlines()]
+    second = prose[next(index for index, line in enumerate(prose) if line.startswith("Everything runs")) :]
+    full = [line for line in second if line][:-1]
+    assert len(full) > 4
+    assert all(len(line) > 60 for line in full)

@@ -115,7 +115,7 @@ class Standalone(World):
         pod = router_pod(self.api.namespace, name, _ROUTER, self.router_port)
         pod["spec"]["nodeName"] = _ROUTER_NODE
         (await self.api.create(PODS, pod)).ok()
-        status = {"status": router_status(self.router.host, self.clock.now())}
+        status = {"status": router_status(pod, self.router.host, self.clock.now())}
         (await self.api.patch(PODS, pod["metadata"]["name"], status, subresource="status")).ok()
         return made
 

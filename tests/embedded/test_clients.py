@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import orjson
 import pytest
@@ -100,6 +100,30 @@ async def test_requests_are_sent_at_their_time_whether_or_not_others_were_answer
     assert clients.totals.lost == 0
 
 
+async def test_a_client_that_lags_tells_how_many_requests_were_late_and_by_how_much(
+    serve: Serve, clock: ScaledClock
+) -> None:
+    async def wrong(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=400)
+
+    clients = OpenLoopClients(clock, await serve(wrong), "m")
+    lags: list[float] = []
+
+    def arrivals() -> Iterator[Arrival]:
+        yield Arrival(0.0, 1, 1)
+        for _ in range(3):  # due half a minute before the clients began: as after a stall of the machine
+            yield Arrival(-30.0, 1, 1)
+        lags.append(clients.lag_seconds)
+        yield Arrival(1.0 + clock.now() - clients.series.start_seconds, 1, 1)
+        lags.append(clients.lag_seconds)
+
+    await clients.run(arrivals())
+    assert clients.late == 3
+    assert clients.latest_seconds >= 30.0
+    assert lags[0] >= 30.0
+    assert clients.lag_seconds == 0.0
+
+
 def frames(*tokens: int) -> bytes:
     return b"".join(b'data: {"choices":[],"usage":{"completion_tokens":%d}}\n\n' % count for count in tokens)
 
@@ -145,7 +169,7 @@ async def test_what_is_lost_and_why(
     assert totals.lost == lost
     assert totals.rejected == (1 if status == 400 else 0)
     assert totals.completed == 1 - totals.lost - totals.rejected
-    assert len(clients.losses) == lost
+    assert sum(clients.losses.values()) == lost
     assert all(reason is not None and reason in loss for loss in clients.losses)
     assert sum(interval.lost for interval in clients.series.intervals) == lost
 
@@ -154,7 +178,7 @@ async def test_without_a_server_every_request_is_lost_and_the_run_ends(clock: Sc
     clients = OpenLoopClients(clock, "http://127.0.0.1:1", "m")
     await clients.run([Arrival(0.0, 5, 10)] * 40)
     assert clients.totals.lost == 40
-    assert len(clients.losses) == 20  # enough to see why
+    assert list(clients.losses.values()) == [40]  # one reason, told once
 
 
 async def test_cancelling_a_run_abandons_what_is_in_flight(start_engine: StartEngine, clock: ScaledClock) -> None:

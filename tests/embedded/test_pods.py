@@ -144,4 +144,7 @@ def test_a_router_is_a_pod_of_the_deployment_and_no_member_of_a_role() -> None:
     assert "app.kubernetes.io/component" not in labels
     assert made["spec"]["nodeName"] != "embedded"
     made["metadata"]["uid"] = "r"
-    assert router_members([made | {"status": router_status("127.0.0.1", 1.0)}]) == []
+    status = router_status(made, "127.0.0.1", 1.0)
+    (container,) = status["containerStatuses"]
+    assert (container["name"], container["ready"]) == ("router", True)  # kubectl counts these for READY
+    assert router_members([made | {"status": status}]) == []

@@ -107,7 +107,7 @@ async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock
     assert during.requests > 0
     assert (results.requests, results.completed, results.lost, results.abandoned) == (240, 240, 0, 0)
     assert results.tokens == 240 * 140
-    assert results.loss_reasons == ()
+    assert results.loss_reasons == {}
     server = results.roles["server"]
     assert (server.max_ready_replicas, server.max_desired_replicas, server.replica_changes) == (3, 3, 2)
     assert results.replica_changes == 2
