@@ -37,7 +37,7 @@ class Creating:
         Pods are not tried: what refused one (a quota, a policy) refuses all. Raises ApiError for a failure that may
         pass."""
         problems: list[str] = []
-        made: dict[str, list[str]] = {}
+        made: dict[str, list[tuple[str, int]]] = {}
         refused: set[str] = set()
         pools: dict[str, InstanceType | None] = {}
         for role, seat in seats:
@@ -51,13 +51,13 @@ class Creating:
             secrets = [variable.value for variable in role.env or ()]
             try:
                 if await self._writes.create_pod(deployment, body, secrets):
-                    made.setdefault(role.name, []).append(body["metadata"]["name"])
+                    made.setdefault(role.name, []).append((body["metadata"]["name"], seat.ordinal))
             except Refused as refusal:
                 if not isinstance(refusal, NameTaken):
                     refused.add(role.name)
                 problems.append(str(refusal))
         for name, pods in made.items():
-            self._reporter.created(deployment, name, pods)
+            self._reporter.created(deployment, name, [pod for pod, _ in pods], [ordinal for _, ordinal in pods])
         return problems
 
     async def _pool(self, deployment: ModelDeployment, role: Role, memory: DeploymentMemory) -> InstanceType | None:
