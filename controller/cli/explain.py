@@ -26,8 +26,7 @@ from controller.cli.options import Output, OutputOption, package_version
 from controller.foundation import OperationFailed, UsageError, format_time, parse_time, wall_now
 
 _EVENTS_SHOWN = 5
-# A controller that decides writes the time of it at most a minute late, and at least so often; see FIGURES_INTERVAL_SECONDS
-# of the room that reports.
+# The time of a decision is written a minute late at most: FIGURES_INTERVAL_SECONDS of the room that reports.
 _REPORTED_WITHIN_SECONDS = 60.0
 _MISSED_INTERVALS = 3
 _NOBODY_LOOKS = "does a running controller serve this namespace (its --namespace, its logs)?"

@@ -123,7 +123,7 @@ def active_condition(
         way_out = (
             "give a target in tokens per second, or ask for a prior with capacityPrior"
             if priors is None
-            else "the prior that capacityPrior asks for does not serve, and the condition CapacityPriorResolved says why"
+            else "the prior that capacityPrior asks for does not serve; the condition CapacityPriorResolved says why"
         )
         return condition(
             ConditionType.SCALING_ACTIVE,
