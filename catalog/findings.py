@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from controller.foundation import FieldError, describe, parse_quantity
+from controller.foundation import FieldError, describe, parse_quantity, printable
 
 # Nobody reads the thousand-and-first mistake, and each costs memory.
 MAX_FINDINGS: Final = 1000
@@ -38,7 +38,8 @@ class Findings:
 
     def add(self, path: str, message: str) -> None:
         """Record a finding. Raises TooManyFindings when the bound is reached."""
-        self._items.append(FieldError(path, message))
+        # Both may quote the document: a key, a model's name.
+        self._items.append(FieldError(printable(path), printable(message)))
         if len(self._items) >= MAX_FINDINGS:
             raise TooManyFindings
 

@@ -39,7 +39,8 @@ _COMPANIONS: Final = {
     ),
     "amd": frozenset(("oam", "o", "hbm3", "hbm3e", "cdna3", "cdna4", "gfx942", "gfx950")),
 }
-_OTHER_HARDWARE: Final = {
+# Words that make a card other hardware than the board that is measured.
+OTHER_FORMS: Final = {
     "mig": "a MIG partition",
     "shared": "a time-sliced or MPS share",
     "sliced": "a slice",
@@ -84,8 +85,8 @@ def resolve_hardware(
     for word in words:
         if word in _VENDORS:
             vendor = vendor or _VENDORS[word]
-        elif word in _OTHER_HARDWARE:
-            return HardwareRefusal(HardwareProblem.OTHER_FORM, f"{product!r} is {_OTHER_HARDWARE[word]}")
+        elif word in OTHER_FORMS:
+            return HardwareRefusal(HardwareProblem.OTHER_FORM, f"{product!r} is {OTHER_FORMS[word]}")
         elif word in _FAMILIES and family is None:
             family = _FAMILIES[word]
         elif match := _SIZE.fullmatch(word):

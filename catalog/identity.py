@@ -75,7 +75,8 @@ _ENGINE_BY_TOKEN: Final = {engine.token: engine for engine in Engine} | {
     "trt-llm": Engine.TENSORRT_LLM,
     "tensorrtllm": Engine.TENSORRT_LLM,
 }
-_MODEL = re.compile(r"[A-Za-z0-9][\w.+-]*(/[A-Za-z0-9][\w.+-]*)?")
+# ASCII, as the hubs have it: letters that look alike, or fold into each other, name other repositories.
+_MODEL = re.compile(r"[A-Za-z0-9][\w.+-]*(/[A-Za-z0-9][\w.+-]*)?", re.ASCII)
 _LONGEST_MODEL = 256  # the limit of ModelArtifact's repository field
 
 

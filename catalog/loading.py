@@ -21,7 +21,7 @@ from catalog.document import DocumentError, read_document
 from catalog.index import CatalogIndex
 from catalog.schema import CONFIG_MAP_KEY, Catalog
 from catalog.validation import validate_document
-from controller.foundation import FieldError
+from controller.foundation import FieldError, printable
 
 MAX_CACHED: Final = 32
 # A condition message is read on one screen.
@@ -62,8 +62,9 @@ def load_text(text: str | bytes, source: str) -> CatalogResult:
     try:
         document = read_document(text)
     except DocumentError as error:
-        finding = FieldError("", str(error))
-        return CatalogFailure(CatalogProblem.CATALOG_INVALID, f"{source} is not readable: {error}", (finding,))
+        finding = FieldError("", printable(str(error)))
+        message = f"{source} is not readable: {finding.message}"
+        return CatalogFailure(CatalogProblem.CATALOG_INVALID, message, (finding,))
     catalog, findings = validate_document(document)
     if catalog is None:
         shown = "; ".join(str(finding).removeprefix(": ") for finding in findings[:_FINDINGS_SHOWN])

@@ -92,10 +92,15 @@ def _is_retired(profile: Profile, key: str, digests: set[str], runs: set[str]) -
 def _merge_one(candidates: list[Profile]) -> tuple[Profile, int]:
     if len(candidates) == 1:
         return candidates[0], 0
-    by_digest = {profile_digest(profile): profile for profile in candidates}
-    # What a merged profile was made from adds nothing beside it.
-    inside = {digest for profile in by_digest.values() for digest in profile.source.digests}
-    remaining = {digest: profile for digest, profile in by_digest.items() if digest not in inside}
+    by_digest: dict[str, Profile] = {}
+    for profile in candidates:
+        digest = profile_digest(profile)
+        by_digest[digest] = _with_origins(profile, by_digest.get(digest, profile).source.digests)
+    # What a merged profile was made from adds nothing beside it. Its own digest may stand among its origins: where the
+    # newest run gave every point, the two have one content.
+    inside = {origin for digest, p in by_digest.items() for origin in p.source.digests if origin != digest}
+    # Profiles that each name the other as an origin were written by hand: all of them count.
+    remaining = {digest: profile for digest, profile in by_digest.items() if digest not in inside} or by_digest
     lost = len(candidates) - len(remaining)
     if len(remaining) == 1:
         return next(iter(remaining.values())), lost
@@ -116,6 +121,14 @@ def _merge_one(candidates: list[Profile]) -> tuple[Profile, int]:
         source=msgspec.structs.replace(lead.source, digests=tuple(sorted(origins))),
     )
     return profile, lost + len(remaining) - len(contributors)
+
+
+def _with_origins(profile: Profile, origins: tuple[str, ...]) -> Profile:
+    """The profile with these origins beside its own: two copies of one content may know different ones."""
+    together = tuple(sorted({*profile.source.digests, *origins}))
+    if together == profile.source.digests:
+        return profile
+    return msgspec.structs.replace(profile, source=msgspec.structs.replace(profile.source, digests=together))
 
 
 def _points(family: list[Profile]) -> tuple[list[tuple[Point, Profile]], set[int]]:

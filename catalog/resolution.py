@@ -154,8 +154,10 @@ def resolve_scaler(catalog: CatalogResult, requests: Iterable[RoleRequest]) -> S
     """Resolve every role that needs a prior (not Encode, and none whose capacity is stated explicitly)."""
     if isinstance(catalog, CatalogFailure):
         reason = PriorReason(catalog.problem.value)
-        roles = tuple(RolePrior(request.name, reason, catalog.message) for request in requests)
-        return ScalerPriors(False, reason, catalog.message, roles)
+        # The message quotes the catalog, and whoever wrote that may have pasted a variable of a role into it.
+        asked = list(requests)
+        said = without_secrets(catalog.message, {secret for request in asked for secret in request.identity.secrets})
+        return ScalerPriors(False, reason, said, tuple(RolePrior(request.name, reason, said) for request in asked))
     roles = tuple(resolve_role(catalog, request) for request in requests)
     if not roles:
         return ScalerPriors(True, PriorReason.CATALOG_RESOLVED, "no role needs a prior", roles)

@@ -74,6 +74,7 @@ def _candidate(document: Record, metrics: Metrics, file: SourceFile, options: Im
     output = scalar(metrics, "output_token_throughput")
     total, given_input = _throughput(metrics, output)
     start = text(document, "start_time")
+    loadgen = section(document, "input_config", "loadgen")
     return Candidate(
         identity=_identity(document, metrics, file, options),
         source=Source(
@@ -84,7 +85,7 @@ def _candidate(document: Record, metrics: Metrics, file: SourceFile, options: Im
             date=options.date or (start[:10] if start else None),
         ),
         engine_version=options.engine_version,
-        concurrency=number(section(document, "input_config", "loadgen"), "concurrency"),
+        concurrency=number(loadgen, "concurrency"),
         total=total,
         output=output,
         input=given_input,
@@ -99,6 +100,7 @@ def _candidate(document: Record, metrics: Metrics, file: SourceFile, options: Im
         mean_e2el=mean_e2el,
         completed=completed,
         failed=scalar(metrics, "error_request_count") or 0.0,
+        planned=number(loadgen, "request_count"),
     )
 
 
@@ -130,8 +132,10 @@ def _identity(
         hits = scalar(metrics, "theoretical_prefix_cache_hit")
         if hits is not None and hits > MAX_HIT_PERCENT and not options.all_misses:
             raise Refused(Rule.CACHE_HITS, f"{hits:.0f} % of the prompt tokens could hit the prefix cache")
+        names = section(document, "input_config", "endpoint").get("model_names")
+        if isinstance(names, list) and len(set(map(str, names))) > 1:
+            raise Refused(Rule.NOT_A_POINT, f"{len(names)} models shared the load")
     except Refused as refused:
         return refused
-    names = section(document, "input_config", "endpoint").get("model_names")
     first = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
     return PartialIdentity(model=repository(first, None, options.models))

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import orjson
 
-from catalog.importers.rules import Refused, Rule, printable
+from catalog.importers.rules import Refused, Rule
 from catalog.importers.secrets import may_hold_secrets, secrets_of
+from controller.foundation import printable, read_file
 
 # Reports with per-request lists reach tens of megabytes; beyond this it is not a report.
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
@@ -34,10 +35,7 @@ class SourceFile:
     def read(self) -> bytes:
         """The content. Raises Refused(Unreadable)."""
         try:
-            size = self.path.stat().st_size
-            if size > MAX_FILE_BYTES:
-                raise Refused(Rule.UNREADABLE, f"has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
-            self._data = self.path.read_bytes()
+            self._data = read_file(self.path, MAX_FILE_BYTES)
         except OSError as error:
             raise Refused(Rule.UNREADABLE, f"cannot be read: {error.strerror or error}") from None
         for magic, what in _PACKED.items():

@@ -83,6 +83,7 @@ def _candidate(document: Record, load: Record, file: SourceFile, options: Import
         mean_e2el=mean_e2el,
         completed=completed,
         failed=number(section(document, "failures"), "count"),
+        planned=number(load, "count"),
     )
 
 

@@ -20,6 +20,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from catalog.hardware import OTHER_FORMS
 from catalog.identity import (
     Engine,
     Identity,
@@ -35,6 +36,7 @@ from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
 from catalog.importers.rules import Refusal, Refused, Rule
 from catalog.schema import Source
+from controller.foundation import printable
 
 TOOL: Final = "InferenceX"
 # Requests are drawn uniformly from 0.8…1.0 of the nominal length.
@@ -98,7 +100,7 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
     deployments: dict[tuple[object, ...], _Deployment] = {}
     for label, row in rows:
         try:
-            _refuse_agentic(row)
+            _refuse_agentic_or_offloaded(row)
             key = _deployment_key(tuple(row))(row)
             deployment = deployments.get(key) if _hashable(key) else None
             if deployment is None:
@@ -114,7 +116,9 @@ def _rows(document: Any) -> list[tuple[str, Record]]:
         labelled = [(f"row {index}", row) for index, row in enumerate(document)]
     elif isinstance(document, dict) and not any(sign in document for sign in _SIGNS):
         groups = [(name, rows) for name, rows in document.items() if isinstance(rows, list)]
-        labelled = [(f"{name} row {i}", row) for name, rows in groups for i, row in enumerate(rows)] or [("", document)]
+        labelled = [(f"{printable(name)} row {i}", row) for name, rows in groups for i, row in enumerate(rows)] or [
+            ("", document)
+        ]
     else:
         labelled = [("", document)]
     if not labelled:
@@ -129,10 +133,15 @@ def _hint(row: Any) -> str:
     return "; this looks like a raw bench result: use --from vllm" if raw else ""
 
 
-def _refuse_agentic(row: Record) -> None:
+def _refuse_agentic_or_offloaded(row: Record) -> None:
     scenario = row.get("scenario_type") or row.get("benchmark_type") or ""
-    if "request_metrics" in row or "users" in row or "agentic" in str(scenario):
+    # Tables of all scenarios hold the columns of each; null is none.
+    told = row.get("request_metrics") is not None or row.get("users") is not None
+    if told or "agentic" in str(scenario):
         raise Refused(Rule.AGENTIC, "lengths vary per request and prompts share prefixes")
+    for name in ("offload_mode", "kv_offloading"):
+        if row.get(name) and str(row[name]).lower() not in ("off", "none", "false"):
+            raise Refused(Rule.CACHE_HITS, f"the KV cache was offloaded ({name}): another engine than the plain one")
 
 
 def _candidate(
@@ -150,6 +159,8 @@ def _candidate(
             raise Refused(Rule.MISSING_VALUE, "isl and osl are absent, and the file name holds no 8k1k")
         isl, osl = file_lengths
     concurrency = required(row, "conc")
+    if concurrency <= 0:
+        raise Refused(Rule.NOT_POSITIVE, f"conc is {concurrency:g}")
     given_input = number(metrics, "input_tput_per_gpu")
     output = number(metrics, "output_tput_per_gpu")
     return Candidate(
@@ -194,7 +205,18 @@ _DEPLOYMENT_FIELDS: Final = (
         "spec_decoding",
         "spec_method",
     ),
-    *("mtp", "disagg", "is_multinode", "tp", "pp", "ep", "pcp_size", "dcp_size", "dp_attention", "prefill_tp"),
+    *(
+        "mtp",
+        "disagg",
+        "is_multinode",
+        "tp",
+        "pp",
+        "ep",
+        "pcp_size",
+        "dcp_size",
+        "dp_attention",
+        "prefill_tp",
+    ),
     *("decode_tp", "decode_ep", "decode_pp", "decode_dp_attention", "num_prefill_gpu", "num_decode_gpu"),
 )
 
@@ -250,9 +272,14 @@ def _identity(row: Record, framework: str, gpus: int, options: ImportOptions) ->
     if engine is None:
         raise Refused(Rule.UNKNOWN_ENGINE, f"framework {text(row, 'framework') or 'absent'}")
     hw = text(row, "hw") or text(row, "hardware") or "absent"
-    hardware = _HARDWARE.get(hw.lower().rsplit(":", 1)[-1].split("-", 1)[0])
+    family, *runner = re.split("[-_]", hw.lower().rsplit(":", 1)[-1])
+    hardware = _HARDWARE.get(family)
     if hardware is None:
         raise Refused(Rule.UNKNOWN_HARDWARE, f"hardware {hw}")
+    # What follows is the name of a runner, unless it says that the card is another one.
+    other = next((OTHER_FORMS[word] for word in runner if word in OTHER_FORMS), None)
+    if other is not None:
+        raise Refused(Rule.UNKNOWN_HARDWARE, f"hardware {hw} is {other}")
     precision = text(row, "precision") or "absent"
     quantization = _PRECISIONS.get(precision.lower())
     if quantization is None:

@@ -47,8 +47,9 @@ def check_completion(completed: float | None, failed: float | None, planned: flo
         raise Refused(Rule.MALFORMED, f"{completed:.3g} requests are more than any run has")
     if completed is not None and completed <= 0:
         raise Refused(Rule.NOTHING_COMPLETED, f"completed {completed:.0f} of {planned or failed or 0:.0f} requests")
-    if failed is None and planned is not None and completed is not None:
-        failed = max(0.0, planned - completed)
+    if planned is not None and completed is not None:
+        # A run that was stopped counts no failure, and what never ended is missing from its latencies all the same.
+        failed = max(failed or 0.0, planned - completed)
     if failed and completed is not None and failed / (failed + completed) > MAX_FAILURE_RATE:
         share = failed / (failed + completed)
         raise Refused(Rule.FAILURE_RATE, f"{failed:.0f} of {failed + completed:.0f} requests failed ({share:.0%})")

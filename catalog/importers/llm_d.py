@@ -16,7 +16,7 @@ from catalog.document import Bounds, DocumentError, read_document
 from catalog.hardware import HardwareRefusal, resolve_hardware
 from catalog.identity import Engine, IdentityError, Quantization, Role, parse_engine
 from catalog.importers.candidate import Candidate, Measurement, judge
-from catalog.importers.fields import Record, degree, number, section, show, text
+from catalog.importers.fields import Record, degree, number, section, show, text, whole
 from catalog.importers.files import SourceFile
 from catalog.importers.guidellm import SERVED_SHARE
 from catalog.importers.models import repository
@@ -31,6 +31,15 @@ from catalog.schema import Source
 TOOL: Final = "llm-d-benchmark"
 # Reports carry time series and native configuration.
 _BOUNDS: Final = Bounds(max_bytes=64 * 1024 * 1024, max_depth=64, max_nodes=5_000_000, min_node_bytes=0)
+_SPECULATIVE: Final = (
+    *("--speculative-config", "-sc", "--speculative-model", "--num-speculative-tokens"),
+    *("--speculative-algorithm", "--speculative-algo"),
+)
+_DEGREE_FLAGS: Final = {
+    **dict.fromkeys(("--tensor-parallel-size", "-tp", "--tp-size", "--tp"), "tp"),
+    **dict.fromkeys(("--pipeline-parallel-size", "-pp", "--pp-size"), "pp"),
+    **dict.fromkeys(("--data-parallel-size", "-dp", "--dp-size"), "dp"),
+}
 _PERCENTILE: Final = re.compile(r"[pP]([0-9]{1,2})(?:[p.]([0-9]{1,20}))?")
 _MILLISECONDS: Final = {"ms": 1.0, "ms/token": 1.0, "s": 1000.0, "s/token": 1000.0, "us": 1e-3, "us/token": 1e-3}
 
@@ -172,6 +181,7 @@ def _identity_and_replicas(
 ) -> tuple[PartialIdentity | Refused, float]:
     try:
         refuse_speculative_path(file.path)
+        _refuse_shared_prompts(document, options)
         if "stack" in section(document, "scenario"):
             return _identity_of_stack(document, options)
         return _identity_of_host(document, options)
@@ -190,6 +200,7 @@ def _identity_of_stack(document: Record, options: ImportOptions) -> tuple[Partia
     engine = engines[0]
     accelerator = section(engine, "accelerator")
     native = _native_args(document, engine)
+    _refuse_speculative(native)
     identity = _identity(
         text(section(engine, "model"), "name"),
         text(engine, "tool"),
@@ -197,7 +208,44 @@ def _identity_of_stack(document: Record, options: ImportOptions) -> tuple[Partia
         text(section(engine, "model"), "quantization") or _text(native.get("--quantization")),
         options,
     )
-    return identity, float(number(engine, "replicas") or 1.0)
+    _check_degrees(identity, native)
+    replicas = whole(engine, "replicas")
+    if replicas is not None and replicas < 1:
+        raise Refused(Rule.NOT_POSITIVE, f"replicas is {replicas}")
+    return identity, float(replicas or 1)
+
+
+def _refuse_shared_prompts(document: Record, options: ImportOptions) -> None:
+    load = section(document, "scenario", "load", "standardized")
+    turns = section(load, "multi_turn").get("enabled")
+    # The length may be a number or a distribution; a prefix of nobody's prompts has none.
+    length = section(load, "prefix").get("prefix_len")
+    shared = number(length, "value") if isinstance(length, dict) else number({"prefix_len": length}, "prefix_len")
+    if not options.all_misses and (turns is True or shared):
+        raise Refused(Rule.CACHE_HITS, "prompts share prefixes or turns: add --all-misses if the cache was off")
+
+
+def _refuse_speculative(native: Record) -> None:
+    for flag in native:
+        if _flag(flag) in _SPECULATIVE and native[flag] not in ("", "none", "None", {}):
+            raise Refused(Rule.SPECULATIVE, f"the engine was started with {_flag(flag)}")
+
+
+def _check_degrees(identity: PartialIdentity, native: Record) -> None:
+    """The degrees that the engine was started with are those that the report states."""
+    for flag in native:
+        name = _DEGREE_FLAGS.get(_flag(flag))
+        if name is None:
+            continue
+        started, stated = whole(native, flag), identity.degrees.get(name)
+        if started is not None and stated is not None and started != stated:
+            raise Refused(
+                Rule.IDENTITY_CONTRADICTED, f"{name} is {stated} in the report, {started} in the engine's arguments"
+            )
+
+
+def _flag(name: object) -> str:
+    return str(name).replace("_", "-")
 
 
 def _native_args(document: Record, engine: Record) -> Record:

@@ -17,9 +17,9 @@ _MOUNTS: Final[dict[tuple[str, str], str]] = {
     ("gptoss", "gpt-oss-120b"): "openai/gpt-oss-120b",
     ("dsr1", "deepseek-r1-0528-fp4-v2"): "nvidia/DeepSeek-R1-0528-FP4-V2",
 }
-_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 # The hub cache names its folders models--<owner>--<name>.
-_SNAPSHOT: Final = re.compile(r"(?:^|/)models--([A-Za-z0-9][\w.-]*?)--([A-Za-z0-9][\w.-]*)(?:/|$)")
+_SNAPSHOT: Final = re.compile(r"(?:^|/)models--([A-Za-z0-9][\w.-]*?)--([A-Za-z0-9][\w.-]*)(?:/|$)", re.ASCII)
 # First directories that make `x/y` a relative path rather than a repository.
 _DIRECTORIES: Final = frozenset(
     ("models", "model", "mnt", "data", "workspace", "home", "root", "tmp", "opt", "checkpoints")

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from controller.foundation import printable
+
 
 class Rule(StrEnum):
     """The rules, in the order in which they are checked (what contradicts itself before what does not apply)."""
@@ -103,11 +105,6 @@ class Refusal(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         where = f"{self.file} {self.row}" if self.row else self.file
         return f"{where}: {self.rule.value}: {self.detail}"
-
-
-def printable(text: str) -> str:
-    """`text` as it may go to a terminal or a log: what a file holds must not move a cursor or break an encoder."""
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 class Refused(Exception):

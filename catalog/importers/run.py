@@ -119,7 +119,9 @@ def read_file(
     if not secrets:
         return rows
     return [
-        msgspec.structs.replace(row, detail=redact(row.detail, secrets)) if isinstance(row, Refusal) else row
+        msgspec.structs.replace(row, row=redact(row.row, secrets), detail=redact(row.detail, secrets))
+        if isinstance(row, Refusal)
+        else row
         for row in rows
     ]
 

@@ -68,7 +68,7 @@ def _candidate(record: object, file: SourceFile, options: ImportOptions) -> Cand
     total_input, total_output = number(record, "total_input_tokens"), number(record, "total_output_tokens")
     seconds = not any(key.endswith("_ms") for key in keys)
     candidate = Candidate(
-        identity=_identity(record, file),
+        identity=_identity(record, file, options),
         source=Source(
             tool=TOOL,
             image=options.image,
@@ -124,7 +124,7 @@ def _decide_unit(candidate: Candidate, record: Record, keys: tuple[str, ...]) ->
     )
 
 
-def _identity(record: Record, file: SourceFile) -> PartialIdentity | Refused:
+def _identity(record: Record, file: SourceFile, options: ImportOptions) -> PartialIdentity | Refused:
     acceptance = [key for key in record if key.startswith("spec_decode_") and record[key] is not None]
     if acceptance:
         return Refused(Rule.SPECULATIVE, f"{acceptance[0]} is recorded")
@@ -134,7 +134,8 @@ def _identity(record: Record, file: SourceFile) -> PartialIdentity | Refused:
     except Refused as refused:
         return refused
     # A served name without an owner says nothing; with one it must agree with --identity.
-    return PartialIdentity(model=repository(text(record, "model_id") or ""), degrees=_degrees(record, file))
+    model = repository(text(record, "model_id") or "", None, options.models)
+    return PartialIdentity(model=model, degrees=_degrees(record, file))
 
 
 def _degrees(record: Record, file: SourceFile) -> dict[str, int]:

@@ -22,7 +22,7 @@ from controller.cli import release as release_command
 from controller.cli import version as version_command
 from controller.cli.crd import crd
 from controller.cli.priors import priors_app
-from controller.foundation import MdscalerError
+from controller.foundation import MdscalerError, printable
 
 app = typer.Typer(
     name="mdscaler",
@@ -80,5 +80,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(message: str, status: int) -> int:
-    print(f"mdscaler: {message}", file=sys.stderr)
+    print("\n".join(printable(line) for line in f"mdscaler: {message}".split("\n")), file=sys.stderr)
     return status

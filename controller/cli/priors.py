@@ -21,12 +21,9 @@ from catalog import (
     Identity,
     IdentityError,
     LatencyTargets,
-    LoadedCatalog,
     ObservedMix,
     RoleIdentity,
     RoleRequest,
-    catalog_json,
-    catalog_yaml,
     infer_identity,
     load_embedded,
     load_text,
@@ -36,13 +33,22 @@ from catalog import (
     retire,
     role_inputs,
 )
-from catalog.document import DocumentError, read_documents
 from catalog.importers import FORMATS, ColdTail, ImportOptions, import_files
 from catalog.importers.fields import MAX_TEXT
 from controller.api import PriorWorkload, RoleKind
 from controller.cli import priors_view as view
+from controller.cli.catalog_files import (
+    catalog_of,
+    content_before,
+    documents_of,
+    load,
+    name_of,
+    read,
+    tombstones_of,
+    write,
+)
 from controller.cli.options import Output, OutputOption
-from controller.foundation import OperationFailed, UsageError, format_time, wall_now
+from controller.foundation import UsageError, format_time, wall_now
 
 priors_app = typer.Typer(
     help="Catalogs of capacity priors: measure, import, merge, retire, look up.", no_args_is_help=True
@@ -65,8 +71,8 @@ _PROGRESS_AFTER_SECONDS = 1.0
 @priors_app.command("validate")
 def validate(files: _CatalogFiles, output: OutputOption = Output.TEXT) -> int:
     """Check catalogs; every finding is listed. Exit status 2 when one is invalid."""
-    results = [(path, load_text(_read(path), str(path))) for path in files]
-    typer.echo(view.validation(results, output))
+    results = [(path, load_text(read(path), str(path))) for path in files]
+    view.say(view.validation(results, output))
     return 2 if any(isinstance(result, CatalogFailure) for _, result in results) else 0
 
 
@@ -113,25 +119,29 @@ def import_command(
         date=_day("--date", date),
         cold_tail=cold_tail,
     )
-    existing = _load(out).catalog if out is not None and out.exists() else Catalog(name=out.stem if out else "imported")
+    before = content_before(out)
+    existing = catalog_of(before, out) if before is not None and out is not None else Catalog(name=name_of(out))
     progress = _Progress()
     report = import_files(
         files, source, options, name=existing.name, tombstones=existing.retired, progress=progress.files_done
     )
     progress.end()
     if out is not None and report.imported:
-        _write(out, report.catalog)
-    typer.echo(view.imported(report, out if report.imported else None, output, every_refusal=list_refusals))
+        write(out, report.catalog, before)
+    view.say(view.imported(report, out if report.imported else None, output, every_refusal=list_refusals))
     return 0 if report.imported else 1
 
 
 @priors_app.command("merge")
 def merge(files: _CatalogFiles, out: _OutFile = None, output: OutputOption = Output.TEXT) -> int:
-    """Merge catalogs: the newest clean run of one tool and image serves; tombstones of all of them apply."""
-    result = merge_catalogs([_load(path).catalog for path in files])
+    """Merge catalogs: the newest clean run of one tool and image serves; tombstones of all of them apply, and of an
+    existing --out file."""
+    before = content_before(out)
+    inputs = [load(path).catalog for path in files]
+    result = merge_catalogs([*inputs, *tombstones_of(before, out)])
     if out is not None:
-        _write(out, result.catalog)
-    typer.echo(view.merged(result, out, output))
+        write(out, result.catalog, before)
+    view.say(view.merged(result, out, output))
     return 0
 
 
@@ -157,7 +167,9 @@ def retire_command(
     day, why = _day("--date", date), _text("--reason", reason)
     if why is None:
         raise UsageError("--reason is empty: say why, for whoever asks next year")
-    loaded = _load(file)
+    target = tombstones or out or file
+    before = content_before(target)
+    loaded = load(file)
     wanted = None if identity is None else _identity(identity).key
     chosen = tuple(
         profile
@@ -169,12 +181,13 @@ def retire_command(
     if not chosen:
         raise UsageError(f"{file}: no such profile; list them with mdscaler priors show {file}")
     after = retire(loaded.catalog, chosen, date=day or format_time(wall_now())[:10], reason=why)
-    target = tombstones or out or file
     if tombstones is not None:
-        kept = _load(tombstones).catalog
+        kept = load(tombstones).catalog
         after = merge_catalogs([kept, Catalog(name=kept.name, retired=after.retired)], kept.name).catalog
-    _write(target, after)
-    typer.echo(view.retired(chosen, target, output))
+    elif out is not None:
+        after = merge_catalogs([after, *tombstones_of(before, out)]).catalog
+    write(target, after, before)
+    view.say(view.retired(chosen, target, output))
     return 0
 
 
@@ -227,7 +240,7 @@ def resolve(
         known = _identity(identity)
         identities.append((known.role.value.lower(), Identified(known)))
     if deployment is not None:
-        roles = role_inputs(_documents(deployment))
+        roles = role_inputs(documents_of(deployment))
         identities += [(role.name, infer_identity(role)) for role in roles if role.kind != RoleKind.ENCODE]
     requests = [
         RoleRequest(
@@ -240,8 +253,8 @@ def resolve(
         )
         for name, found in identities
     ]
-    priors = resolve_scaler(load_embedded() if catalog is None else _load(catalog), requests)
-    typer.echo(view.resolved(priors, output))
+    priors = resolve_scaler(load_embedded() if catalog is None else load(catalog), requests)
+    view.say(view.resolved(priors, output))
     return 0 if priors.resolved else 1
 
 
@@ -252,10 +265,10 @@ def show(
     output: OutputOption = Output.TEXT,
 ) -> int:
     """Canonical identity, workload, digest and curve of every profile."""
-    loaded = load_embedded() if file is None else _load(file)
+    loaded = load_embedded() if file is None else load(file)
     wanted = None if identity is None else _identity(identity).key
     profiles = [p for p in loaded.catalog.profiles if wanted is None or p.identity.key == wanted]
-    typer.echo(view.shown(loaded, profiles, output))
+    view.say(view.shown(loaded, profiles, output))
     return 0 if profiles or wanted is None else 1
 
 
@@ -314,39 +327,3 @@ def _models(pairs: list[str]) -> dict[str, str]:
             raise UsageError(f"--model {pair}: write SHORT=owner/name, such as dsr1=deepseek-ai/DeepSeek-R1-0528")
         table[short] = repository
     return table
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-
-
-def _load(path: Path) -> LoadedCatalog:
-    result = load_text(_read(path), str(path))
-    if isinstance(result, CatalogFailure):
-        raise UsageError(result.message)
-    return result
-
-
-def _documents(path: Path) -> list[object]:
-    try:
-        return read_documents(_read(path))
-    except DocumentError as error:
-        raise UsageError(f"{path}: {error}") from None
-
-
-def _write(path: Path, catalog: Catalog) -> None:
-    text = catalog_json(catalog) if path.suffix == ".json" else catalog_yaml(catalog)
-    # Nothing is written that would not be read again: an import can outgrow the limits of a catalog.
-    check = load_text(text, f"the catalog for {path}")
-    if isinstance(check, CatalogFailure):
-        raise OperationFailed(f"{check.message}; nothing was written")
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text)
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from catalog import (
     CatalogFailure,
     CatalogResult,
@@ -23,7 +25,13 @@ from catalog import (
 )
 from catalog.importers import MEANING, ImportReport, Refusal
 from controller.cli.options import Output
-from controller.foundation import format_quantity
+from controller.foundation import format_quantity, printable
+
+
+def say(text: str) -> None:
+    """Print what one of the functions below gives. Names out of files must not move a cursor or break an encoder; the
+    escapes are JSON's, so that an object stays one."""
+    typer.echo("\n".join(printable(line) for line in text.split("\n")))
 
 
 def validation(results: Sequence[tuple[Path, CatalogResult]], output: Output) -> str:

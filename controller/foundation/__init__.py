@@ -1,7 +1,8 @@
 """Ground that every room stands on: clocks, quantities, metadata, redaction, small errors. Imports nothing of ours."""
 
 from controller.foundation.clock import Clock, ManualClock, ScaledClock, WallClock, boot_time, monotonic, wall_now
-from controller.foundation.errors import FieldError, MdscalerError, OperationFailed, UsageError
+from controller.foundation.errors import FieldError, MdscalerError, OperationFailed, UsageError, printable
+from controller.foundation.files import FileChangedError, FileTooLargeError, check_replaceable, read_file, replace_file
 from controller.foundation.objects import KubeObject, ObjectMeta, OwnerReference, Resource, decode_object, split_key
 from controller.foundation.quantity import QUANTITY_PATTERN, describe, format_quantity, parse_quantity
 from controller.foundation.redaction import REDACTED, redact
@@ -12,6 +13,8 @@ __all__ = [
     "REDACTED",
     "Clock",
     "FieldError",
+    "FileChangedError",
+    "FileTooLargeError",
     "KubeObject",
     "ManualClock",
     "MdscalerError",
@@ -23,6 +26,7 @@ __all__ = [
     "UsageError",
     "WallClock",
     "boot_time",
+    "check_replaceable",
     "decode_object",
     "describe",
     "format_micro_time",
@@ -31,7 +35,10 @@ __all__ = [
     "monotonic",
     "parse_quantity",
     "parse_time",
+    "printable",
+    "read_file",
     "redact",
+    "replace_file",
     "split_key",
     "wall_now",
 ]

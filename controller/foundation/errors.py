@@ -6,6 +6,7 @@ A `FieldError` names the field, what was found and the way out; a list of them i
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 
@@ -36,3 +37,11 @@ class UsageError(MdscalerError):
     """The command line or an input file is wrong; the message says what and how to put it right."""
 
     exit_status = 2
+
+
+def printable(text: str) -> str:
+    """`text` on one line, as it may go to a terminal, a log or an encoder, whatever a file or a person put into it:
+    everything else is escaped as JSON escapes it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -47,6 +47,7 @@ from controller.kube import HandlerFunctions, Informer, KubeClient, ReflectorObs
 from controller.planning import PriorSources, roles_that_ask
 
 _BY_GROUP = "group"
+_KEYS_NAMED = 5
 _GROUP_PREFIX = group_label("")
 
 T = TypeVar("T", bound=KubeObject)
@@ -191,8 +192,14 @@ def _bare(metadata: ObjectMeta) -> ObjectMeta:
 
 
 def _catalog_only(config_map: ConfigMap) -> ConfigMap:
-    """Of a ConfigMap only the catalog is kept: the cache must not hold what everybody else stores in theirs."""
-    kept = {key: value for key, value in (config_map.data or {}).items() if key == CONFIG_MAP_KEY}
+    """Of a ConfigMap only the catalog is kept: the cache must not hold what everybody else stores in theirs. Where
+    there is none, a few names of keys are, for the message that says what is there instead."""
+    data = config_map.data or {}
+    kept = (
+        {CONFIG_MAP_KEY: data[CONFIG_MAP_KEY]}
+        if CONFIG_MAP_KEY in data
+        else dict.fromkeys(sorted(data)[:_KEYS_NAMED], "")
+    )
     return msgspec.structs.replace(config_map, metadata=_bare(config_map.metadata), data=kept)
 
 

@@ -121,3 +121,9 @@ _identities = st.builds(
 @given(_identities)
 def test_every_identity_survives_printing_and_parsing(identity: Identity) -> None:
     assert parse_identity(str(identity)) == identity
+
+
+@pytest.mark.parametrize("model", ["deepsee\u212a-ai/R1", "Qwen/Q\uff57en3-8B", "Qwen/Qwen3-8B\u0661"])
+def test_letters_that_look_like_a_repository_are_none(model: str) -> None:
+    with pytest.raises(IdentityError, match="is not a model repository"):
+        parse_identity(f"Server/{model}/bf16/vllm/nvidia-h200/gpus=1,tp=1")

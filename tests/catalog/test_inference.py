@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from catalog.inference import Identified, IdentityProblem, Unidentified, infer_identity
 from catalog.inputs import ArtifactInput, HardwareInput, Hub, RoleInput
+from catalog.loading import CatalogFailure, load_text
 from catalog.objects import role_input, role_inputs
+from catalog.operating_point import LatencyTargets
+from catalog.resolution import RoleRequest, resolve_scaler
 from controller.api import InstanceType, ModelArtifact, ModelDeployment, decode_view
 from controller.foundation import REDACTED, UsageError
 from tests.catalog.builders import DATA
@@ -349,3 +352,18 @@ def test_objects_become_inputs_without_documents() -> None:
 def test_a_file_must_hold_one_deployment(count: int) -> None:
     with pytest.raises(UsageError, match=f"exactly one ModelDeployment, found {count}"):
         role_inputs([{"kind": "ModelDeployment"}] * count)
+
+
+def test_a_catalog_that_quotes_a_variable_of_a_role_does_not_show_it() -> None:
+    secret = "hf_planted9"
+    broken = load_text(json.dumps({"kind": secret, f"x-{secret}": 1, "profiles": [{"hardware": f"a{secret}b"}]}), "c")
+    assert isinstance(broken, CatalogFailure)
+    assert secret in broken.message
+    requests = [
+        RoleRequest("a", Unidentified((), ()), LatencyTargets()),
+        RoleRequest("b", Unidentified((), (secret,)), LatencyTargets()),
+    ]
+    priors = resolve_scaler(broken, requests)
+    assert secret not in repr(priors)
+    assert "kind: must be" in priors.message
+    assert [role.role for role in priors.roles] == ["a", "b"]

@@ -111,6 +111,40 @@ def test_merging_is_idempotent_and_independent_of_order(parts: Any, random: Any)
     assert merge_catalogs(catalogs, "m").catalog == merged
 
 
+@given(_parts, st.randoms(use_true_random=False))
+def test_merging_a_result_again_with_any_of_its_parts_changes_nothing(parts: Any, random: Any) -> None:
+    catalogs = [
+        _measured(
+            str(run), {c: 100.0 * c + n for c, n in points.items()}, cold=tuple(points) if cold else (), image=image
+        )
+        for run, points, image, cold in parts
+    ]
+    merged = merge_catalogs(catalogs, "m").catalog
+    again = [merged, *random.choices([merged, *catalogs], k=random.randrange(4))]
+    random.shuffle(again)
+    assert merge_catalogs(again, "m").catalog == merged
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_newest_run_that_gave_every_point_keeps_the_digest_of_the_older_one(order: tuple[int, ...]) -> None:
+    old, new = _measured("10", {8: 800}), _measured("11", {4: 410, 8: 810})
+    merged = merge_catalogs([old, new], "m").catalog
+    digests = tuple(sorted((profile_digest(_only(old)), profile_digest(_only(new)))))
+    assert profile_digest(_only(merged)) == profile_digest(_only(new))
+    parts = [merged, old, new]
+    again = merge_catalogs([parts[i] for i in order], "m").catalog
+    assert _only(again).source.digests == digests
+    assert _curve(again) == {4: 410, 8: 810}
+
+
+def test_profiles_that_each_name_the_other_as_their_origin_are_compared_as_any() -> None:
+    old, new = _measured("10", {8: 800}), _measured("11", {8: 810})
+    a = _measured("10", {8: 800}, digests=[profile_digest(_only(new))])
+    b = _measured("11", {8: 810}, digests=[profile_digest(_only(old))])
+    assert _curve(merge_catalogs([a, b], "m").catalog) == {8: 810}
+    assert merge_catalogs([a, b], "m").catalog == merge_catalogs([b, a], "m").catalog
+
+
 def test_retired_profile_does_not_come_back_through_any_of_its_sources() -> None:
     parts = [_measured("10", {8: 800}), _measured("11", {8: 810})]
     merged = merge_catalogs(parts).catalog

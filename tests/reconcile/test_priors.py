@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.api import CONFIG_MAPS
+from controller.api import CONFIG_MAPS, find_condition
 from controller.reconcile import reconciler
 from tests.reconcile.harness import World
 from tests.reconcile.prior_world import PRIOR, config_map, local_prior, prior_world, target
@@ -203,3 +203,22 @@ async def test_a_history_computed_under_another_number_is_not_restored(team: Wor
     await team.until(lambda: team.status().roles[0].capacity.fingerprint != before, "one of 4,500")
     await team.ticks(6)
     assert _history(team) == {1}
+
+
+async def test_a_catalog_under_another_key_is_named_in_the_message(team: World):
+    target(team)
+    team.server.put(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "local", "namespace": "team"},
+            "data": {"priors.yaml": "x" * 1000, "README": "see the wiki"},
+        }
+    )
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(algorithm=local_prior())
+    await team.controller()
+    await team.until(lambda: team.reason("CapacityPriorResolved") == "CatalogInvalid", "no catalog")
+    condition = find_condition(team.status().conditions, "CapacityPriorResolved")
+    assert condition is not None
+    assert "has no key catalog.yaml (keys: README, priors.yaml)" in condition.message
