@@ -75,11 +75,18 @@ class ContainerStatus(ApiStruct, frozen=True, kw_only=True):
     ready: bool = False
 
 
+class PodAddress(ApiStruct, frozen=True, kw_only=True):
+    """One of a Pod's addresses."""
+
+    ip: str = ""
+
+
 class PodStatus(ApiStruct, frozen=True, kw_only=True):
-    """The part of a Pod's status that is read."""
+    """The part of a Pod's status that is read. `pod_ips`: one of each family in a cluster that has both."""
 
     phase: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[PodAddress, ...] | None = msgspec.field(default=None, name="podIPs")
     conditions: tuple[PodCondition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
 

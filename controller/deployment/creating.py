@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.api import InstanceType, ModelDeployment, Role
+from controller.deployment.faults import Faults
 from controller.deployment.lookups import Lookups
 from controller.deployment.memory import DeploymentMemory
 from controller.deployment.pods import Seat, pod_body
@@ -32,10 +33,11 @@ class Creating:
         seats: Sequence[tuple[Role, Seat]],
         weights: Weights,
         memory: DeploymentMemory,
+        faults: Faults,
     ) -> list[str]:
-        """Create the first of these Pods; what could not be done, in words. After the first refusal of a role its other
-        Pods are not tried: what refused one (a quota, a policy) refuses all. Raises ApiError for a failure that may
-        pass."""
+        """Create the first of these Pods; what was refused, in words. After the first refusal of a role its other
+        Pods are not tried: what refused one (a quota, a policy) refuses all. After a failure that may pass none is: a
+        webhook that is down costs its time-out each time. Raises ApiError for what is not about these Pods."""
         problems: list[str] = []
         made: dict[str, list[tuple[str, int]]] = {}
         refused: set[str] = set()
@@ -46,11 +48,19 @@ class Creating:
             if sum(map(len, made.values())) >= MOST_AT_ONCE:
                 break
             if role.name not in pools:
-                pools[role.name] = await self._pool(deployment, role, memory)
+                failed = len(faults.problems)
+                pools[role.name] = await self._pool(deployment, role, memory, faults)
+                if len(faults.problems) > failed:
+                    refused.add(role.name)
+                    continue
             body = pod_body(deployment, role, seat, weights, pools[role.name])
             secrets = [variable.value for variable in role.env or ()]
             try:
-                if await self._writes.create_pod(deployment, body, secrets):
+                create = self._writes.create_pod(deployment, body, secrets)
+                created = await faults.attempt(f"creating Pods of role {role.name}", create)
+                if created is None:
+                    break
+                if created:
                     made.setdefault(role.name, []).append((body["metadata"]["name"], seat.ordinal))
             except Refused as refusal:
                 if not isinstance(refusal, NameTaken):
@@ -60,8 +70,13 @@ class Creating:
             self._reporter.created(deployment, name, [pod for pod, _ in pods], [ordinal for _, ordinal in pods])
         return problems
 
-    async def _pool(self, deployment: ModelDeployment, role: Role, memory: DeploymentMemory) -> InstanceType | None:
-        pool = await self._lookups.pool(role)
+    async def _pool(
+        self, deployment: ModelDeployment, role: Role, memory: DeploymentMemory, faults: Faults
+    ) -> InstanceType | None:
+        failed = len(faults.problems)
+        pool = await faults.attempt(f"reading InstanceType {role.pool}", self._lookups.pool(role))
+        if len(faults.problems) > failed:
+            return None
         missing = role.pool and pool is None
         note = (
             f"role {role.name}: InstanceType {role.pool} does not exist, so its Pods ask for no accelerator, CPU or "

@@ -6,8 +6,12 @@ Nothing here is needed for safety: a process that starts without it takes the st
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-from controller.deployment.retirement import Operation
+from controller.deployment.retirement import Operation, delayed
+
+# A pass may be so late on a busy machine without anything being wrong.
+LATE_SECONDS: Final = 15.0
 
 
 @dataclass(slots=True)
@@ -16,6 +20,30 @@ class Track:
 
     operation: Operation
     next_look_at: float = float("-inf")
+    seen_at: float | None = None  # when it was last carried on
+    due_at: float | None = None  # and when it was to be carried on next
+
+    def carried(self, now: float, again_in: float | None) -> None:
+        """It was carried on, and is to be again in so many seconds (None: on an event)."""
+        self.seen_at = now
+        self.due_at = None if again_in is None else now + again_in
+
+    def catch_up(self, now: float) -> bool:
+        """Time in which nobody looked is not charged, whatever took it: a process that was stopped, an API server that
+        did not answer, a clock that was set forward, or back. The budgets move by it; whether they did."""
+        if self.seen_at is None or not self.operation.running:
+            return False
+        moved = 0.0
+        if now < self.seen_at:
+            moved = now - self.seen_at
+        elif self.due_at is not None and now > self.due_at + LATE_SECONDS:
+            moved = now - self.due_at
+        if not moved:
+            return False
+        self.operation = delayed(self.operation, moved)
+        self.next_look_at += moved
+        self.carried(now, 0.0)
+        return True
 
 
 @dataclass(slots=True)
@@ -26,6 +54,7 @@ class DeploymentMemory:
     retirement: Track | None = None
     replacement: Track | None = None
     told: dict[str, str] = field(default_factory=dict)  # topic → what was last said about it in an event
+    failed: dict[str, tuple[str, str]] = field(default_factory=dict)  # write → kind of its failure and first message
 
     def news(self, topic: str, text: str) -> bool:
         """Whether this has not just been said; an empty text ends the topic."""

@@ -5,8 +5,9 @@ cache shows. It starts from the caches alone and brings what it finds one step n
 could not finish, the next one does. Nothing is touched that another operator owns (`ownership`), and nothing is decided
 from an object that could not be read.
 
-The order matters: a retirement is written down before anything is done about it, eligibility follows from what is
-written down, and Pods are created only for places that no operation holds.
+One write that is not taken keeps nothing else from its work (`faults`). The order matters: a retirement is written down
+before anything is done about it, eligibility follows from what is written down, and Pods are created only for places
+that no operation holds.
 
 Cancellation: safe at every await; the next pass starts from what the API server has.
 """
@@ -22,6 +23,7 @@ from controller.api import ModelDeployment, Pod, Role, RoleEndpoints
 from controller.deployment.burial import Burial
 from controller.deployment.creating import Creating
 from controller.deployment.eligibility import label_changes
+from controller.deployment.faults import Faults
 from controller.deployment.kinds import EndpointSlice, Service
 from controller.deployment.lookups import Lookups
 from controller.deployment.memory import DeploymentMemory, Memories
@@ -83,6 +85,7 @@ class _Pass:
     replicas: list[Replica]
     carried: list[Role]  # roles that are carried out
     refusals: dict[str, str]
+    faults: Faults
     problems: list[str] = field(default_factory=list)
     outdated: dict[str, int] = field(default_factory=dict)
     endpoints: dict[str, RoleEndpoints] = field(default_factory=dict)
@@ -161,13 +164,18 @@ class DeploymentReconciler:
         await self._burial.bury(key, everybody, self._caches.services(key), deployment.metadata.uid)
         this = self._begin(deployment, memory, pods)
         if deployment.deleting:
-            await self._burial.tear_down(deployment, pods)
+            await self._burial.tear_down(deployment, pods, this.faults)
+            this.problems += this.faults.problems
             await self._report(this, _situation(this, (), _NO_WEIGHTS, ""))
-            return Done()
-        await self._work(this, [pod for pod in everybody if pod.router is not None])
-        if this.again_in is not None:
-            return RequeueAfter(self._clock.wall_seconds(this.again_in))
-        return RequeueAfter(_PROBLEM_SECONDS) if this.problems else Done()
+        else:
+            await self._work(this, [pod for pod in everybody if pod.router is not None])
+        again = [
+            None if this.again_in is None else self._clock.wall_seconds(this.again_in),
+            this.faults.retry_seconds,
+            _PROBLEM_SECONDS if this.problems else None,
+        ]
+        seconds = min((each for each in again if each is not None), default=None)
+        return Done() if seconds is None else RequeueAfter(seconds)
 
     def _begin(self, deployment: ModelDeployment, memory: DeploymentMemory, pods: Sequence[Pod]) -> _Pass:
         refusals = {role.name: why for role in deployment.roles if (why := role_refusal(deployment, role))}
@@ -179,29 +187,38 @@ class DeploymentReconciler:
             replicas=group_replicas(deployment.metadata.name, pods),
             carried=[role for role in deployment.roles if role.name not in refusals],
             refusals=refusals,
+            faults=Faults(memory),
         )
 
     async def _work(self, this: _Pass, routers: Sequence[Pod]) -> None:
-        artifact = await self._lookups.artifact(this.deployment)
-        weights = weights_of(this.deployment, artifact)
+        artifact = await this.faults.attempt("reading the ModelArtifact", self._lookups.artifact(this.deployment))
+        if this.faults.problems:
+            weights = WeightsVerdict(None, WeightsReason.LOOKUP_FAILED, this.faults.problems.pop())
+        else:
+            weights = weights_of(this.deployment, artifact)
         self._reporter.tell(this.deployment, this.memory, "weights", "WeightsNotReady", "Render", weights.message)
-        carried = await self._retiring.retire(this.deployment, this.replicas, this.memory)
+        carried = await self._retiring.retire(this.deployment, this.replicas, this.memory, this.faults)
         this.deployment = carried.deployment
         this.look_again(carried.again_in)
         held = _held(this.memory)
         startable = this.carried if weights.weights is not None else []
         plan = plan_replicas(this.deployment, startable, this.replicas, held)
         for discard in plan.discard:
-            if await self._writes.delete_pod(this.deployment, discard.pod):
+            what = f"deleting Pod {discard.pod.metadata.name}"
+            if await this.faults.attempt(what, self._writes.delete_pod(this.deployment, discard.pod)):
                 self._reporter.event(this.deployment, discard.reason, "Restart", discard.note, warning=True)
                 self._reporter.deleted(this.deployment, discard.pod.role or "", discard.pod.metadata.name)
         rollout = plan_rollout(this.deployment, this.carried, this.replicas, held)
-        this.look_again(await self._retiring.replace(this.deployment, startable, this.replicas, rollout, this.memory))
+        this.look_again(
+            await self._retiring.replace(this.deployment, startable, this.replicas, rollout, this.memory, this.faults)
+        )
         await self._label(this)
         if weights.weights is not None:
-            created = await self._creating.create(this.deployment, plan.create, weights.weights, this.memory)
-            this.problems += created
+            this.problems += await self._creating.create(
+                this.deployment, plan.create, weights.weights, this.memory, this.faults
+            )
         await self._front(this)
+        this.problems += this.faults.problems
         self._reporter.tell(
             this.deployment, this.memory, "problems", "FailedCreate", "Create", "; ".join(this.problems)
         )
@@ -209,6 +226,8 @@ class DeploymentReconciler:
             this.problems.append(weights.message)
         await self._see_endpoints(this)
         revision = artifact.status.resolved.revision if artifact is not None and artifact.status.resolved else ""
+        if weights.reason is WeightsReason.LOOKUP_FAILED and this.deployment.status.model is not None:
+            revision = this.deployment.status.model.revision
         this.outdated = dict(rollout.outdated)
         this.rollout_waits_for = rollout.waits_for or ("a replica is being retired" if this.memory.retirement else "")
         await self._report(this, _situation(this, routers, weights, revision))
@@ -218,7 +237,8 @@ class DeploymentReconciler:
         retiring = memory.retirement.operation.member_uids if memory.retirement is not None else ()
         replacing = memory.replacement.operation.member_uids if memory.replacement is not None else ()
         for change in label_changes(this.replicas, retiring=retiring, replacing=replacing):
-            await self._writes.change_label(this.deployment, change)
+            what = f"changing the eligibility label of Pod {change.pod.metadata.name}"
+            await this.faults.attempt(what, self._writes.change_label(this.deployment, change))
 
     async def _front(self, this: _Pass) -> None:
         deployment = this.deployment
@@ -227,17 +247,21 @@ class DeploymentReconciler:
             desired_services(deployment, this.carried, this.replicas),
             self._caches.services(deployment.metadata.key),
             keep=bool(this.refusals),
+            serving={replica.role for replica in this.replicas},
         )
         this.problems += changes.problems
         for body in changes.create:
             try:
-                await self._writes.create_service(deployment, body)
+                create = self._writes.create_service(deployment, body)
+                await this.faults.attempt(f"creating Service {body['metadata']['name']}", create)
             except Refused as refusal:
                 this.problems.append(str(refusal))
         for name, change in changes.patch:
-            await self._writes.patch_service(deployment, name, change)
+            patch = self._writes.patch_service(deployment, name, change)
+            await this.faults.attempt(f"correcting Service {name}", patch)
         for service in changes.delete:
-            await self._writes.delete_service(service)
+            delete = self._writes.delete_service(service)
+            await this.faults.attempt(f"deleting Service {service.metadata.name}", delete)
 
     async def _see_endpoints(self, this: _Pass) -> None:
         """Who is sent requests, as slices and routers have it."""

@@ -15,7 +15,8 @@ What is promised
 * A budget that is spent ends in Aborted: the replica and its capacity stay, out of service. Where the way onward is
   open at that moment it is taken: a process that was stopped for a while aborts nothing by that.
 * Time without a leader is not charged: an operation that another process left is taken up (`take_up`) with its phase
-  and its deadline afresh, and both idle reads are collected again.
+  and its deadline afresh, and both idle reads are collected again. Nor is time in which the leader did not look, or by
+  which its clock was set (`delayed`): the budgets move by it.
 
 Times are model time in seconds.
 """
@@ -189,6 +190,16 @@ def take_up(operation: Operation, now: float) -> Operation:
     if not operation.running:
         return operation
     return replace(operation, phase_started_at=now, deadline=now + OVERALL_SECONDS, idle_reads=0, incarnation="")
+
+
+def delayed(operation: Operation, seconds: float) -> Operation:
+    """The operation with its budgets moved by so much."""
+    return replace(
+        operation,
+        started_at=operation.started_at + seconds,
+        deadline=operation.deadline + seconds,
+        phase_started_at=operation.phase_started_at + seconds,
+    )
 
 
 def step(operation: Operation, evidence: Evidence, now: float) -> Step:

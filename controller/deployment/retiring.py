@@ -20,6 +20,7 @@ from controller.api import (
     read_retirement_retry,
 )
 from controller.deployment.evidence import LOOK_SECONDS, EvidenceCollector, replica_of
+from controller.deployment.faults import Faults
 from controller.deployment.fingerprint import fingerprint
 from controller.deployment.memory import DeploymentMemory, Track
 from controller.deployment.plan import Rollout, declares, surplus
@@ -53,7 +54,7 @@ class Retiring:
         self._clock = clock
 
     async def retire(
-        self, deployment: ModelDeployment, replicas: Sequence[Replica], memory: DeploymentMemory
+        self, deployment: ModelDeployment, replicas: Sequence[Replica], memory: DeploymentMemory, faults: Faults
     ) -> Carried:
         """One step of the deployment's retirement, or its beginning. Raises Conflict, ApiError."""
         found = await self._take_up(deployment, replicas, memory)
@@ -76,9 +77,10 @@ class Retiring:
         memory.retirement = None if taken.operation is None else Track(taken.operation, track.next_look_at)
         self._reporter.stepped(deployment, operation, taken, now)
         if Action.DELETE in taken.actions:
-            await self._delete(deployment, gathered.members)
+            await self._delete(deployment, gathered.members, faults)
         if Action.CONSUME_RETRY in taken.actions:
-            deployment = await self._writes.consume_retry(deployment)
+            consumed = await faults.attempt("taking the retry annotation away", self._writes.consume_retry(deployment))
+            deployment = consumed or deployment
         return Carried(deployment, self._next_look(memory.retirement, now, operation.state))
 
     async def replace(
@@ -88,6 +90,7 @@ class Retiring:
         replicas: Sequence[Replica],
         rollout: Rollout,
         memory: DeploymentMemory,
+        faults: Faults,
     ) -> float | None:
         """One step of the replacement under way, or the beginning of the next one; in how many (model) seconds to look
         again. `roles`: those whose Pods can be made now; a replica of another one is given back. Raises ApiError."""
@@ -103,6 +106,7 @@ class Retiring:
             memory.replacement = Track(operation)
             self._reporter.replaced(deployment, None, operation, operation.reason)
             return 0.0
+        track.catch_up(now)
         operation = track.operation
         replica = replica_of(operation, replicas)
         gathered = await self._collector.gather(
@@ -114,7 +118,7 @@ class Retiring:
         if taken.outcome not in (Outcome.STAYED, Outcome.REASON):
             self._reporter.replaced(deployment, operation, taken.operation, taken.reason)
         if Action.DELETE in taken.actions:
-            await self._delete(deployment, gathered.members)
+            await self._delete(deployment, gathered.members, faults)
         if memory.replacement is None:
             return 0.0
         return self._next_look(memory.replacement, now, operation.state)
@@ -128,9 +132,12 @@ class Retiring:
         if written is None or not written.state:
             memory.retirement = None
             return Carried(deployment, None)
-        if track is not None and stored(track.operation) == written:
-            return Carried(deployment, None)
         now = self._clock.now()
+        if track is not None and stored(track.operation) == written:
+            if track.catch_up(now):
+                patch = retirement_patch(deployment.metadata.resource_version, track.operation)
+                deployment = await self._writes.patch_status(deployment, patch)
+            return Carried(deployment, None)
         operation = restored(written, hands_over=False, now=now)
         replica = replica_of(operation, replicas)
         operation = restored(written, hands_over=replica is not None and replica.hands_over, now=now)
@@ -161,10 +168,13 @@ class Retiring:
         self._reporter.admitted(deployment, operation)
         return Carried(deployment, 0.0)
 
-    async def _delete(self, deployment: ModelDeployment, members: Sequence[Pod]) -> None:
+    async def _delete(self, deployment: ModelDeployment, members: Sequence[Pod], faults: Faults) -> None:
         """Delete what is not on its way already; every later pass does it again for what the API server still has."""
         for pod in members:
-            if not pod.deleting and await self._writes.delete_pod(deployment, pod):
+            if pod.deleting:
+                continue
+            what = f"deleting Pod {pod.metadata.name}"
+            if await faults.attempt(what, self._writes.delete_pod(deployment, pod)):
                 self._reporter.deleted(deployment, pod.role or "", pod.metadata.name)
 
     def _retry_order(self, deployment: ModelDeployment, memory: DeploymentMemory) -> RetirementRetry | None:
@@ -180,6 +190,11 @@ class Retiring:
     def _next_look(self, track: Track | None, now: float, before: RetirementState) -> float | None:
         if track is None:
             return 0.0
+        again_in = self._after(track, now, before)
+        track.carried(now, again_in)
+        return again_in
+
+    def _after(self, track: Track, now: float, before: RetirementState) -> float | None:
         operation = track.operation
         if operation.state is RetirementState.ABORTED:
             return None  # a raised count, a retry order or a lost Pod is an event

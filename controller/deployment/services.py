@@ -9,7 +9,7 @@ A Service of one of these names that somebody else made is left alone, and repor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,10 +63,16 @@ def desired_services(
 
 
 def service_changes(
-    deployment: ModelDeployment, desired: Iterable[Object], present: Iterable[Service], *, keep: bool
+    deployment: ModelDeployment,
+    desired: Iterable[Object],
+    present: Iterable[Service],
+    *,
+    keep: bool,
+    serving: Collection[str] = (),
 ) -> ServiceChanges:
     """What leads from the present Services of this namespace and label to the desired ones. `keep`: delete nothing,
-    because not every role could be carried out."""
+    because not every role could be carried out. `serving`: roles that have replicas; the Service of one that was
+    dropped stays until they are drained, for their answers come through it."""
     by_name = {service.metadata.name: service for service in present}
     create: list[Object] = []
     patch: list[tuple[str, Object]] = []
@@ -82,6 +88,7 @@ def service_changes(
             problems.append(f"Service {name} belongs to somebody else: rename it or the deployment")
         elif change := _difference(service, body):
             patch.append((name, change))
+    names |= {role_service(deployment.metadata.name, role) for role in serving}
     delete = [
         service
         for service in by_name.values()

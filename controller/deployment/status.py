@@ -189,6 +189,8 @@ def _router_condition(situation: Situation) -> ConditionView:
 
 def _weights_ready(situation: Situation) -> ConditionView:
     verdict = situation.weights
+    if verdict.reason is WeightsReason.LOOKUP_FAILED:
+        return _condition("WeightsReady", "Unknown", str(verdict.reason), verdict.message)
     known = verdict.weights is not None or verdict.reason is WeightsReason.NOT_APPLICABLE
     return _condition("WeightsReady", "True" if known else "False", str(verdict.reason), verdict.message)
 

@@ -25,6 +25,7 @@ class WeightsReason(StrEnum):
     ARTIFACT_NOT_FOUND = "ArtifactNotFound"
     ARTIFACT_NOT_RESOLVED = "ArtifactNotResolved"
     SOURCE_UNKNOWN = "SourceUnknown"
+    LOOKUP_FAILED = "LookupFailed"  # the API server did not show the artifact: not known, which is not False
 
 
 @dataclass(frozen=True, slots=True)

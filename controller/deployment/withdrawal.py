@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -27,6 +28,9 @@ from controller.kube import ApiError, KubeClient, NotFound
 # Wall time for one router; it answers from memory.
 ROUTER_TIMEOUT_SECONDS: Final = 2.0
 _MAX_ROUTER_BYTES: Final = 1024 * 1024
+_MAX_SHOWN: Final = 120
+# SGLang's router tells data-parallel ranks of one server apart by a suffix: `http://10.0.0.1:8000@3`.
+_RANK: Final = re.compile(r"@\d+(?=/?$)")
 OBSERVER_PATH: Final = "/observer/endpoints"
 
 
@@ -125,7 +129,8 @@ class RouterViews:
     """What the routers hold, by `GET /observer/endpoints` of each of them: every one must answer.
 
     `urls` gives the addresses (`http://host:port`) of the routers of a deployment. A member that a router lists as not
-    eligible gets nothing new; its answers under way are counted.
+    eligible gets nothing new; its answers under way are counted. A worker whose URL does not hold an address may be any
+    Pod, and a router that is declared and not there may be one that is about to be replaced: both are UNKNOWN.
     """
 
     def __init__(
@@ -146,19 +151,29 @@ class RouterViews:
 
     async def views(self, deployment: ModelDeployment, members: Sequence[Pod]) -> list[RouterView]:
         """Which of these Pods each router would send a request to."""
-        uids = {address: pod.metadata.uid for pod in members if (address := _address(pod.status.pod_ip))}
+        uids = {address: pod.metadata.uid for pod in members for address in _addresses(pod)}
         found: list[RouterView] = []
         for _, view in await self._ask(deployment):
             if isinstance(view, str):
                 found.append(RouterView(None))
                 continue
             hosts = {_host(worker.url) for worker in view.workers if worker.eligible}
+            if "" in hosts:
+                found.append(RouterView(None))
+                continue
             found.append(RouterView(frozenset(uid for address, uid in uids.items() if address in hosts)))
         return found
 
     async def look(self, deployment: ModelDeployment, members: Sequence[Pod]) -> Sighting:
-        addresses = {address: pod.metadata.name for pod in members if (address := _address(pod.status.pod_ip))}
+        addresses = {address: pod.metadata.name for pod in members for address in _addresses(pod)}
         views = await self._ask(deployment)
+        router = deployment.spec.router
+        if router is not None and not views:
+            return Sighting(
+                Listing.UNKNOWN,
+                f"no Pod of router {router.name} is there to be asked what it holds: run one with its labels, or "
+                "remove spec.router",
+            )
         in_flight = 0
         unknown = ""
         for url, view in views:
@@ -166,7 +181,10 @@ class RouterViews:
                 unknown = f"router {url} does not say what it holds: {view}"
                 continue
             for worker in view.workers:
-                name = addresses.get(_host(worker.url))
+                host = _host(worker.url)
+                name = addresses.get(host)
+                if not host and worker.eligible:
+                    unknown = f"router {url} holds {worker.url[:_MAX_SHOWN]!r}, which does not tell whose address it is"
                 if name is None:
                     continue
                 in_flight += worker.in_flight
@@ -220,27 +238,38 @@ def _router_port(pod: Pod) -> int:
 
 
 def _lists(listed: EndpointSlice, pod: Pod) -> bool:
-    address = _address(pod.status.pod_ip)
+    addresses = _addresses(pod)
     for endpoint in listed.endpoints or ():
         reference = endpoint.target_ref
         if reference is not None and reference.uid:
             if reference.uid == pod.metadata.uid:
                 return True
-        elif address and address in {_address(each) for each in endpoint.addresses or ()}:
+        elif not addresses.isdisjoint(map(_address, endpoint.addresses or ())):
             return True
     return False
 
 
 def _host(url: str) -> str:
+    """The address in a worker's URL, with or without a scheme; empty where it names its host in another way, which
+    may be anybody's."""
+    text = _RANK.sub("", url)
     try:
-        return _address(urlsplit(url).hostname or "")
+        return _address(urlsplit(text if "//" in text else f"//{text}").hostname or "")
     except ValueError:
         return ""
+
+
+def _addresses(pod: Pod) -> frozenset[str]:
+    """A Pod's addresses of every family."""
+    texts = (pod.status.pod_ip, *(each.ip for each in pod.status.pod_ips or ()))
+    return frozenset(address for text in texts if (address := _address(text)))
 
 
 def _address(text: str) -> str:
-    """An IP address in its one spelling, empty for anything else."""
+    """An IP address in its one spelling, empty for anything else. Neither the zone of a link nor IPv4 written as IPv6
+    makes another address of it."""
     try:
-        return str(ipaddress.ip_address(text))
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return ""
+    return str(getattr(address, "ipv4_mapped", None) or address)

@@ -11,6 +11,7 @@ Values of environment variables may be secrets: an error that might repeat one i
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -28,7 +29,7 @@ from controller.api import (
 from controller.deployment.eligibility import LabelChange
 from controller.deployment.kinds import Service
 from controller.deployment.names import FIRST_ELIGIBLE_ANNOTATION
-from controller.foundation import Clock, Resource, format_time, redact
+from controller.foundation import Clock, ObjectMeta, Resource, format_time, redact
 from controller.kube import (
     AlreadyExists,
     ApiError,
@@ -64,13 +65,14 @@ class Writes:
     async def create_pod(self, deployment: ModelDeployment, body: Object, secrets: list[str]) -> bool:
         """Create a Pod. False where one of this name is there: ours, which the cache will show, or one on its way out.
 
-        Raises NameTaken for one that somebody else has made, Refused for a Pod that the API server does not take.
+        Raises NameTaken for one that somebody else has made or that was set aside, Refused for a Pod that the API
+        server does not take.
         """
         name, namespace = body["metadata"]["name"], deployment.metadata.namespace
         try:
             answer = await self._client.create(PODS, body, namespace)
         except AlreadyExists:
-            await self._explain_taken(deployment, name)
+            await self._explain_taken(deployment, name, body["metadata"]["labels"])
             return False
         except (Forbidden, Invalid, TooLarge) as failure:
             raise Refused(f"Pod {name} was refused: {redact(failure.message, secrets)}") from None
@@ -99,15 +101,20 @@ class Writes:
 
     async def change_label(self, deployment: ModelDeployment, change: LabelChange) -> bool:
         """Give or take the eligibility label; the first giving is remembered on the Pod. False where the Pod is
-        another one by now."""
+        another one by now. Raises ApiError."""
         meta = change.pod.metadata
         metadata: Object = {"uid": meta.uid, "labels": {ELIGIBLE_LABEL: "true" if change.eligible else None}}
         if change.eligible and meta.annotation(FIRST_ELIGIBLE_ANNOTATION) is None:
             metadata["annotations"] = {FIRST_ELIGIBLE_ANNOTATION: format_time(self._clock.now())}
         try:
             answer = await self._client.patch(PODS, meta.name, merge_patch({"metadata": metadata}), meta.namespace)
-        except (NotFound, Conflict, Invalid):
+        except (NotFound, Conflict):
             return False
+        except Invalid:
+            # Another UID is answered by this too, and so is what a policy does not like.
+            if await self._is_another(meta):
+                return False
+            raise
         self._note(deployment, PODS, answer)
         return True
 
@@ -166,13 +173,29 @@ class Writes:
         # Tolerantly, as the cache reads it: a damaged member elsewhere in the object is no reason to stop here.
         return decode_view(ModelDeployment, orjson.dumps(answer))
 
-    async def _explain_taken(self, deployment: ModelDeployment, name: str) -> None:
+    async def _explain_taken(self, deployment: ModelDeployment, name: str, labels: Mapping[str, str]) -> None:
         try:
             found = await self._client.get(PODS, name, deployment.metadata.namespace, type_=Pod)
         except NotFound:
             return
-        if not found.owned_by(deployment.metadata.uid) and not found.deleting:
+        if found.deleting:
+            return
+        if not found.owned_by(deployment.metadata.uid):
             raise NameTaken(f"Pod {name} belongs to somebody else: rename it or the deployment")
+        # Somebody has set it aside, to look into it say: it is not a replica any more, and its name is taken.
+        lost = [key for key, value in labels.items() if found.metadata.label(key) != value]
+        if lost:
+            raise NameTaken(
+                f"Pod {name} has lost its label {lost[0]}={labels[lost[0]]} and keeps its place empty: delete it or "
+                "give the label back"
+            )
+
+    async def _is_another(self, meta: ObjectMeta) -> bool:
+        try:
+            found = await self._client.get(PODS, meta.name, meta.namespace, type_=Pod)
+        except NotFound:
+            return True
+        return found.metadata.uid != meta.uid
 
     def _note(self, deployment: ModelDeployment, resource: Resource, answer: Object) -> None:
         meta = deployment.metadata

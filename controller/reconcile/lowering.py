@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from controller.api import (
     FIELD_MANAGER,
     RETIREMENT_RETRY_ANNOTATION,
@@ -54,7 +56,7 @@ def assess_lowering(
     """Look at one role. `retiring`: its replicas on their way out; `maximum`: its upper bound in the scaler."""
     declared = target.role(role)
     retirement = target.status.retirement
-    if declared is None or not runs_here(target):
+    if declared is None or not runs_here(target, known):
         return Lowering(None)
     mine = retirement if retirement is not None and retirement.role_name == role else None
     state = _ordered(target, role, known)
@@ -63,18 +65,27 @@ def assess_lowering(
             return Lowering(None)
         if mine is None and declared.replicas < state.raised_to and not retiring:
             return Lowering(None)  # lowered since, and the replica is gone: the row of aborts is over
-        return _held(role, state, now)
+        return _held(role, _within(state, window_seconds, now), now)
     aborted_at = seconds_of(mine.phase_started_at) or 0.0
     if state is None or state.aborted_at != aborted_at:
         state = _aborted(target, role, state, aborted_at, mine.replica_ordinal + 1, window_seconds, now)
     raise_to = state.raised_to if state.aborts < ABORTS_BEFORE_A_PERSON and state.raised_to <= maximum else None
+    state = _within(state, window_seconds, now)
     held = _held(role, state, now)
     return Lowering(state, held.held, raise_to, held.person)
 
 
-def runs_here(target: ModelDeployment) -> bool:
-    """The target's retirements are run by this controller (standalone mode) and by nobody else."""
-    return target.status_writers() == {FIELD_MANAGER}
+def runs_here(target: ModelDeployment, known: LoweringState | None) -> bool:
+    """The target's retirements are run by this controller (standalone mode) and by nobody else.
+
+    After `managedFields` were reset, as handing an object over asks for, the API server names no writer any more until
+    somebody applies. Then the retirement itself tells: an operator's has a Workload, ours has none.
+    """
+    writers = target.status_writers()
+    if writers:
+        return writers == {FIELD_MANAGER}
+    retirement = target.status.retirement
+    return known is not None or (retirement is not None and not retirement.target_workload_uid)
 
 
 def _aborted(
@@ -87,7 +98,7 @@ def _aborted(
     now: float,
 ) -> LoweringState:
     aborts = min((0 if state is None else state.aborts) + 1, ABORTS_BEFORE_A_PERSON)
-    pause = max(window_seconds, SHORTEST_PAUSE_SECONDS) * 2.0 ** (aborts - 1)
+    pause = _pause(aborts, window_seconds)
     return LoweringState(
         aborts=aborts,
         aborted_at=aborted_at,
@@ -95,6 +106,18 @@ def _aborted(
         raised_to=raised_to,
         retry_token=_token(target, role) or ("" if state is None else state.retry_token),
     )
+
+
+def _pause(aborts: int, window_seconds: float) -> float:
+    return max(window_seconds, SHORTEST_PAUSE_SECONDS) * 2.0 ** (aborts - 1)
+
+
+def _within(state: LoweringState, window_seconds: float, now: float) -> LoweringState:
+    """A pause never ends later than a whole one from now: the clock was set back, or the window made shorter."""
+    latest = now + _pause(state.aborts, window_seconds)
+    if state.not_before is None or state.not_before <= latest:
+        return state
+    return msgspec.structs.replace(state, not_before=latest)
 
 
 def _ordered(target: ModelDeployment, role: str, state: LoweringState | None) -> LoweringState | None:

@@ -59,9 +59,7 @@ async def _aborted(world: World) -> None:
     await world.rest()
     world.engines.holds[world.uid("chat-server-1")] = 1
     world.scale(1)
-    await world.run(5)
-    world.clock.advance(240)
-    await world.run(1)
+    await world.run(245)
     assert world.state == "Aborted"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.api import PODS, Pod
 from controller.kube import Transient
 from tests.deployment.direct import Moment
@@ -97,3 +99,53 @@ async def test_an_api_server_that_fails_for_a_while_costs_time_and_nothing_else(
             chat.kubelet()
         chat.clock.advance(1)
     assert (chat.state, chat.eligible()) == ("", ["chat-server-0"])
+
+
+@pytest.mark.parametrize("jump", [-3600.0, -100.0, 3600.0], ids=["an hour back", "a little back", "an hour forward"])
+@pytest.mark.parametrize("at", ["Disqualified", "Draining"])
+async def test_a_clock_that_is_set_costs_a_retirement_no_time_and_gives_it_none(chat: World, at: str, jump: float):
+    chat.routes.stuck = at == "Disqualified"
+    chat.engines.holds[chat.uid("chat-server-1")] = 1
+    chat.scale(1)
+    await chat.run(20)
+    assert chat.state == at
+    chat.clock._now += jump
+    left = (30 if at == "Disqualified" else 240) - 20
+    await chat.run(left - 5)
+    assert chat.state == at
+    await chat.run(12)
+    assert chat.state == "Aborted"
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0], ids=["back", "forward"])
+@pytest.mark.parametrize("kind", ["Prefill", "Decode"])
+async def test_a_clock_that_is_set_keeps_no_idle_replica(kind: str, jump: float):
+    world = World()
+    world.declare([{"name": each.lower(), "kind": each, "replicas": 2} for each in ("Prefill", "Decode")])
+    await world.rest()
+    world.scale(*([1, 2] if kind == "Prefill" else [2, 1]))
+    await world.run(30)
+    world.clock._now += jump
+    await world.run(45)
+    assert (world.state, len(world.names())) == ("", 3)
+    assert "Aborted" not in world.states()
+
+
+@pytest.mark.parametrize("seconds", [60.0, 300.0, 7200.0])
+async def test_a_process_that_was_stopped_for_a_while_aborts_nothing_by_that(chat: World, seconds: float):
+    chat.engines.holds[chat.uid("chat-server-1")] = 1
+    chat.scale(1)
+    await chat.run(10)
+    chat.clock.advance(seconds)
+    chat.engines.holds.clear()
+    await chat.run(5)
+    assert (chat.state, chat.names()) == ("", ["chat-server-0"])
+    assert "Aborted" not in chat.states()
+
+
+async def test_passes_that_are_always_late_come_to_an_end_all_the_same(chat: World):
+    chat.scale(1)
+    for _ in range(40):
+        await chat.turn()
+        chat.clock.advance(60)
+    assert (chat.state, chat.names()) == ("", ["chat-server-0"])

@@ -68,6 +68,17 @@ def test_services_as_they_should_be_are_left_alone():
     assert changes == ServiceChanges((), (), (), ())
 
 
+def test_the_service_of_a_dropped_role_stays_until_its_replicas_are_gone():
+    bodies = _desired([{"name": "server"}, {"name": "old"}])
+    made = deployment()
+    present = [_stored(body) for body in bodies.values()]
+    changes = [
+        service_changes(made, desired_services(made, made.roles), present, keep=False, serving=roles)
+        for roles in ({"old"}, set())
+    ]
+    assert [[service.metadata.name for service in each.delete] for each in changes] == [[], ["chat-old"]]
+
+
 def test_missing_services_are_created():
     assert [body["metadata"]["name"] for body in _changes().create] == ["chat", "chat-server"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
+import orjson
 import pytest
 
-from controller.api import ModelDeployment, Pod
+from controller.api import ModelDeployment, Pod, decode_view
 from controller.deployment import AllOf, EndpointSlices, Listing, RouterViews, Sighting, router_urls
 from controller.embedded.apiserver import ApiServer
 from controller.foundation import ManualClock
@@ -139,6 +140,59 @@ async def test_one_that_holds_it_says_more_than_one_that_does_not_know(routers: 
     routers[0].status = 500
     routers[1].holds(WORKER)
     assert (await _ask(*routers)).listing is Listing.LISTED
+
+
+DUAL = decode_view(
+    Pod,
+    orjson.dumps(
+        {
+            "metadata": {"name": "chat-server-0", "namespace": "team", "uid": "uid-chat-server-0"},
+            "status": {"podIP": "198.18.0.1", "podIPs": [{"ip": "198.18.0.1"}, {"ip": "fd00::1"}]},
+        }
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "listing"),
+    [
+        pytest.param("http://198.18.0.1:8000/", Listing.LISTED, id="its address"),
+        pytest.param("198.18.0.1:8000", Listing.LISTED, id="without a scheme"),
+        pytest.param("grpc://198.18.0.1:9000", Listing.LISTED, id="by another scheme"),
+        pytest.param("http://198.18.0.1:8000@3", Listing.LISTED, id="a rank of it"),
+        pytest.param("http://[::ffff:198.18.0.1]:8000", Listing.LISTED, id="as IPv6"),
+        pytest.param("http://[fd00:0::1]:8000", Listing.LISTED, id="its other address"),
+        pytest.param("http://[fd00::1%25eth0]:8000", Listing.LISTED, id="with a zone"),
+        pytest.param("http://198.18.0.9:8000", Listing.GONE, id="another address"),
+        pytest.param("http://198.18.0.9:8000@1", Listing.GONE, id="a rank of another one"),
+        pytest.param("http://chat-server-0.chat.team.svc:8000", Listing.UNKNOWN, id="a name may be anybody's"),
+        pytest.param("198.18.0.1@x:8000", Listing.UNKNOWN, id="what cannot be made out"),
+        pytest.param("http://[fd00::1", Listing.UNKNOWN, id="half an address"),
+        pytest.param("", Listing.UNKNOWN, id="nothing"),
+    ],
+)
+async def test_however_a_router_spells_a_worker(routers: tuple[FakeRouter, FakeRouter], url: str, listing: Listing):
+    routers[0].holds({"url": url})
+    views = RouterViews(lambda _: [routers[0].url], timeout_seconds=1.0)
+    try:
+        assert (await views.look(deployment(), [DUAL])).listing is listing
+        (view,) = await views.views(deployment(), [DUAL])
+    finally:
+        await views.close()
+    held = {Listing.LISTED: frozenset({"uid-chat-server-0"}), Listing.GONE: frozenset(), Listing.UNKNOWN: None}
+    assert view.uids == held[listing]
+
+
+async def test_a_worker_that_gets_nothing_new_may_have_any_name(routers: tuple[FakeRouter, FakeRouter]):
+    routers[0].holds({"url": "http://chat-server-0.chat", "eligible": False})
+    assert (await _ask(*routers)).listing is Listing.GONE
+
+
+async def test_a_router_that_is_declared_and_not_there_is_unknown():
+    views = RouterViews(lambda _: [], timeout_seconds=1.0)
+    found = await views.look(deployment(router={"name": "vllm-router"}), [MEMBER])
+    assert found.listing is Listing.UNKNOWN
+    assert "vllm-router" in found.note
 
 
 def test_routers_are_asked_at_the_contracts_port_as_long_as_they_may_pass_requests_on():

@@ -107,6 +107,7 @@ class World:
         self.slow: set[str] = set()  # names of Pods that do not become Ready
         self.homeless: set[str] = set()  # names of Pods that no node has a place for
         self.crashes = 0
+        self.seen: list[Pod] | None = None  # what the cache has of Pods when it is behind
         self.lingering = False  # Pods that are being deleted take their time
         self.client = DirectClient(self.server)
         self.start()
@@ -128,7 +129,7 @@ class World:
         drain = DrainReader(client, self.engines)
         collector = EvidenceCollector(client, self.withdrawal or self.routes, drain, self.metrics, self.clock)
         self.reconciler = DeploymentReconciler(
-            caches=Caches(self._deployment, self.pods, self._services, self._slices),
+            caches=Caches(self._deployment, self._cached_pods, self._services, self._slices),
             routers=self.views,
             lookups=lookups,
             retiring=Retiring(collector, writes, reporter, self.clock),
@@ -271,6 +272,9 @@ class World:
         namespace, _, name = key.partition("/")
         body = self.server.get(MODEL_DEPLOYMENTS, name, namespace)
         return None if body is None else decode_view(ModelDeployment, orjson.dumps(body))
+
+    def _cached_pods(self, key: str) -> list[Pod]:
+        return self.pods(key) if self.seen is None else self.seen
 
     def pods(self, key: str = KEY) -> list[Pod]:
         """The Pods whose labels name the deployment."""

@@ -16,13 +16,24 @@ NOW = parse_time("2026-01-01T00:10:00Z")
 WINDOW = 300.0
 
 
-def _target(replicas=1, *, state="Aborted", ordinal=1, at=NOW - 5, writers=(FIELD_MANAGER,), retry=None, consumed=""):
+def _target(
+    replicas=1,
+    *,
+    state="Aborted",
+    ordinal=1,
+    at=NOW - 5,
+    writers=(FIELD_MANAGER,),
+    retry=None,
+    consumed="",
+    workload="",
+):
     retirement = {
         "roleName": "server",
         "replicaOrdinal": ordinal,
         "state": state,
         "phaseStartedAt": format_time(at),
         "lastConsumedRetryToken": consumed,
+        "targetWorkloadUID": workload,
     }
     managed = [{"manager": manager, "subresource": "status"} for manager in writers]
     annotations = {} if retry is None else {RETIREMENT_RETRY_ANNOTATION: retry}
@@ -107,7 +118,7 @@ def test_a_row_ends_with_a_retirement_that_succeeds(replicas, retiring, state, o
 NOT_OURS = [
     ("beside another operator", {"writers": ("gpustack-operator",)}),
     ("where two have written the status", {"writers": (FIELD_MANAGER, "gpustack-operator")}),
-    ("where nobody says who runs retirements", {"writers": ()}),
+    ("where no writer is on record and the replica has a Workload", {"writers": (), "workload": "19aa"}),
 ]
 
 
@@ -115,6 +126,24 @@ NOT_OURS = [
 def test_nothing_is_taken_back(given):
     found = _assess(_target(**given))
     assert (found.state, found.raise_to, found.held) == (None, None, "")
+
+
+def test_after_managed_fields_were_reset_an_abort_is_taken_back_and_the_pause_kept():
+    first = _assess(_target(writers=()))
+    assert (first.raise_to, first.state.aborts) == (2, 1)
+    back = _target(2, state=None, writers=())
+    assert _assess(back, first.state, now=NOW + WINDOW - 1).held
+    assert _assess(_target(at=NOW + 400, writers=()), first.state, now=NOW + 400).state.aborts == 2
+
+
+def test_a_clock_that_was_set_back_holds_a_count_for_one_pause_at_most():
+    first = _assess(_target(writers=(FIELD_MANAGER,))).state
+    back = _target(2, state=None)
+    day = 86400.0
+    found = _assess(back, first, now=NOW - day)
+    assert found.held
+    assert found.state.not_before == NOW - day + WINDOW
+    assert not _assess(back, found.state, now=NOW - day + WINDOW).held
 
 
 def test_a_count_beyond_the_maximum_is_not_written():
