@@ -192,6 +192,8 @@ def parse_parallel(text: str) -> Parallel:
 def parse_identity(text: str) -> Identity:
     """The identity that a canonical (or abbreviated) text names. Raises IdentityError naming the part that is wrong."""
     parts = text.strip().split("/")
+    if len(parts) >= 5 and parts[-1] in HARDWARE:
+        raise IdentityError(f"{text!r} does not say the degrees: end it with /gpus=1,tp=1, or what the replica has")
     if len(parts) < 6:
         raise IdentityError(
             f"{text!r} is not an identity: write Role/owner/model/quantization/engine/hardware/gpus=1,tp=1"

@@ -64,6 +64,9 @@ _Identity = Annotated[
 ]
 # A day, and what only a typing error exceeds.
 _LONGEST_TARGET, _LONGEST_TEXT = 86_400_000.0, 10_000_000.0
+_TARGET_OPTIONS = {"ttftTargetMilliseconds": "--ttft", "itlTargetMilliseconds": "--itl"}
+# Keys that one message names.
+_FEW = 3
 # Below this an import is over before a line could be read.
 _PROGRESS_AFTER_SECONDS = 1.0
 
@@ -99,9 +102,16 @@ def import_command(
         ColdTail, typer.Option(help="Points whose tail shows kernels being compiled: flag or refuse them.")
     ] = ColdTail.FLAG,
     list_refusals: Annotated[bool, typer.Option("--list-refusals", help="List every refused row.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write over profiles of --out that these files do not bring.")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> int:
-    """Import benchmark results into a catalog. Tombstones of an existing --out file are kept and applied."""
+    """Import benchmark results into a catalog of their own; `priors merge` makes one of several.
+
+    An existing --out file is written anew: its tombstones are kept and applied, and profiles that these files do not
+    bring again are only written over with --replace.
+    """
     if source not in FORMATS:
         raise UsageError(f"--from {source}: unknown format; one of {', '.join(FORMATS)}")
     if (input_tokens is None) != (output_tokens is None):
@@ -127,7 +137,15 @@ def import_command(
     )
     progress.end()
     if out is not None and report.imported:
+        if not replace:
+            _refuse_loss(existing, report.catalog, out)
         write(out, report.catalog, before)
+    if future := _dated_in_the_future(report.catalog):
+        print(
+            f"mdscaler: dated after today, and newest in every merge until then: {_few(future)}; check the clock of "
+            "the machine that measured, or give the day with --date",
+            file=sys.stderr,
+        )
     view.say(view.imported(report, out if report.imported else None, output, every_refusal=list_refusals))
     return 0 if report.imported else 1
 
@@ -242,11 +260,13 @@ def resolve(
     if deployment is not None:
         roles = role_inputs(documents_of(deployment))
         identities += [(role.name, infer_identity(role)) for role in roles if role.kind != RoleKind.ENCODE]
+    targets = LatencyTargets(ttft, itl, quantile)
+    _refuse_missing_targets(identities, targets)
     requests = [
         RoleRequest(
             name=name,
             identity=found,
-            targets=LatencyTargets(ttft, itl, quantile),
+            targets=targets,
             headroom=headroom,
             mode=workload,
             observed=observed,
@@ -270,6 +290,42 @@ def show(
     profiles = [p for p in loaded.catalog.profiles if wanted is None or p.identity.key == wanted]
     view.say(view.shown(loaded, profiles, output))
     return 0 if profiles or wanted is None else 1
+
+
+def _refuse_loss(existing: Catalog, imported: Catalog, out: Path) -> None:
+    brought = {profile.key for profile in imported.profiles} | {stone.key for stone in imported.retired}
+    lost = [profile.key for profile in existing.profiles if profile.key not in brought]
+    if lost:
+        raise UsageError(
+            f"{out} has {len(lost)} profiles that these files do not bring, and would lose them: {_few(lost)}; write "
+            "to another file and put both together with `mdscaler priors merge`, or give --replace"
+        )
+
+
+def _dated_in_the_future(catalog: Catalog) -> list[str]:
+    # A day ahead may be a time zone.
+    limit = (dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)).isoformat()
+    return [profile.key for profile in catalog.profiles if (profile.source.date or "") > limit]
+
+
+def _few(keys: list[str]) -> str:
+    more = len(keys) - _FEW
+    return ", ".join(keys[:_FEW]) + (f" and {more} more" if more > 0 else "")
+
+
+def _refuse_missing_targets(identities: list[tuple[str, RoleIdentity]], targets: LatencyTargets) -> None:
+    """A person at a command line forgot an option: that is not an answer of the catalog."""
+    missing = {
+        _TARGET_OPTIONS[field]: name
+        for name, found in identities
+        if isinstance(found, Identified)
+        for field in targets.needed_by(found.identity.role)
+    }
+    if missing:
+        raise UsageError(
+            f"{' and '.join(sorted(missing, reverse=True))}: give the latency that role "
+            f"{next(iter(missing.values()))} has to keep, in milliseconds; the operating point is chosen by it"
+        )
 
 
 class _Progress:

@@ -145,11 +145,25 @@ def resolved(priors: ScalerPriors, output: Output) -> str:
     """What `resolve` says. In JSON the fields of a single role also stand at the top, so that a script need not
     index."""
     if output is Output.TEXT:
-        return "\n".join([priors.reason.value, *(f"  {prior.message}" for prior in priors.roles)])
+        lines = [priors.reason.value]
+        for prior in priors.roles:
+            lines += [f"  {prior.message}", *(() if prior.capacity is None else (f"    {_point(prior.capacity)}",))]
+        return "\n".join(lines)
     roles = [_role(prior) for prior in priors.roles]
     condition = {"resolved": priors.resolved, "reason": priors.reason.value, "message": priors.message}
     top = roles[0] | condition if len(roles) == 1 else condition
     return _json(top | {"roles": roles})
+
+
+def _point(capacity: ResolvedCapacity) -> str:
+    """The operating point, with where its latencies were read: tools report different quantiles."""
+    point = capacity.point
+    said = [f"measured at concurrency {capacity.concurrency}"]
+    if point.ttft is not None:
+        said.append(f"TTFT {point.ttft.milliseconds:g} ms ({point.ttft.basis})")
+    if point.per_token is not None:
+        said.append(f"{point.per_token_name.upper()} {point.per_token.milliseconds:g} ms ({point.per_token.basis})")
+    return ", ".join(said)
 
 
 def _role(prior: RolePrior) -> dict[str, Any]:

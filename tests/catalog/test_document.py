@@ -122,8 +122,8 @@ def test_json_reads_back_as_written(document: dict[str, object]) -> None:
     assert read_document(json.dumps(document)) == document
 
 
-@pytest.mark.parametrize("entry", ["1", "[]", "null"])
-def test_a_list_of_half_a_million_entries_in_json_is_refused_before_it_is_built(entry: str) -> None:
+@pytest.mark.parametrize("entry", ["1", "[]", "{}"])
+def test_a_list_of_a_quarter_of_a_million_entries_in_json_is_refused_before_it_is_built(entry: str) -> None:
     many = ",".join([entry] * 250_000)
     for text in (f'{{"profiles":[{many}]}}', f'{{"profiles":[{many}]'):
         with pytest.raises(DocumentError, match="more than 200,000 nodes"):

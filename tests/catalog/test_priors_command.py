@@ -156,6 +156,11 @@ def test_resolve_answers_for_an_identity_of_the_embedded_catalog(capsys: pytest.
     assert (answer["unit"], answer["selection"]) == ("OutputEquivalentTokens", "LatencyNotTransferable")
 
 
+def test_resolve_in_text_says_where_the_latencies_were_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("resolve", "--identity", GPT_OSS, "--ttft", 2000, "--itl", 33) == 0
+    assert "measured at concurrency 4, TTFT 182.579 ms (p50..p99), ITL 6.7052 ms (p50..p99)" in capsys.readouterr().out
+
+
 def test_resolve_answers_for_a_deployment(capsys: pytest.CaptureFixture[str]) -> None:
     deployment = DATA / "qwen3-8b-deployment.yaml"
     status, answer = _json(
@@ -197,6 +202,29 @@ def test_an_import_without_a_result_leaves_the_old_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["catalog.yaml"]
 
 
+def test_an_import_does_not_drop_the_profiles_of_the_file_that_it_writes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "catalog.yaml"
+    out.write_bytes(SWEEP.read_bytes())
+    arguments = ("import", "--from", "inferencex", *_official("20218553330"), "--out", out)
+    with pytest.raises(UsageError, match=r"has 1 profiles that these files do not bring.*qwen3-8b.*merge.*--replace"):
+        _run(*arguments)
+    assert out.read_bytes() == SWEEP.read_bytes()
+    assert _run(*arguments, "--replace") == 0
+    assert _run(*arguments) == 0, "what is brought again is no loss"
+    assert "Qwen3-8B" not in out.read_text()
+
+
+def test_a_run_of_the_future_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("import", "--from", "vllm", "--identity", IDENTITY)
+    run = tools.write_vllm(tmp_path, Run())
+    assert _run(*arguments, run, "--date", "2999-01-01") == 0
+    assert "dated after today" in capsys.readouterr().err
+    assert _run(*arguments, run, "--date", "2026-01-01") == 0
+    assert "dated" not in capsys.readouterr().err
+
+
 def test_a_catalog_beyond_its_limits_is_not_written(tmp_path: Path) -> None:
     results = tmp_path / "many.jsonl"
     results.write_text("\n".join(json.dumps(tools.vllm_record(Run(concurrency=c))) for c in range(1, 300)))
@@ -211,6 +239,12 @@ USAGE: dict[str, tuple[tuple[object, ...], str]] = {
     "half of the lengths": (("import", "--from", "vllm", SWEEP, "--input-tokens", 8), "belong together"),
     "half of the traffic's lengths": (("resolve", "--identity", GPT_OSS, "--input-tokens", 8), "belong together"),
     "an identity that is none": (("resolve", "--identity", "x"), "--identity: 'x' is not an identity"),
+    "an identity without its degrees": (
+        ("resolve", "--identity", GPT_OSS.rpartition("/")[0], "--ttft", 1, "--itl", 1),
+        "does not say the degrees: end it with /gpus=1,tp=1",
+    ),
+    "no latencies": (("resolve", "--identity", GPT_OSS), "--ttft and --itl: give the latency that role server"),
+    "one latency of two": (("resolve", "--identity", GPT_OSS, "--ttft", 9), "--itl: give the latency"),
     "nothing to resolve": (("resolve",), "either --identity or --deployment"),
     "two things to resolve": (("resolve", "--identity", GPT_OSS, "--deployment", SWEEP), "either --identity or"),
     "a deployment file without one": (("resolve", "--deployment", SWEEP), "exactly one ModelDeployment, found 0"),
