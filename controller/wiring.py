@@ -93,6 +93,15 @@ _WORK_SHARE = 0.6
 
 _SCALER_CRD = "modeldeploymentscalers.worker.gpustack.ai"
 _TARGET_CRD = "modeldeployments.worker.gpustack.ai"
+# What to do where one of them is missing.
+_INSTALL = {
+    _SCALER_CRD: "mdscaler crd | kubectl apply --server-side -f -",
+    _TARGET_CRD: (
+        "an operator of ModelDeployments brings it. Without one this controller runs the replicas itself, with the "
+        "definitions of `mdscaler crd --kind all | kubectl apply --server-side -f -`, or `kubectl apply --server-side "
+        "-k manifests/crds`"
+    ),
+}
 
 # What queues and reconciles are called in metrics.
 _SCALER_LOOP = "modeldeploymentscaler"
@@ -231,8 +240,7 @@ class Controller:
                 crd = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             except NotFound:
                 raise OperationFailed(
-                    f"the CustomResourceDefinition {name} is not installed (mdscaler crd | kubectl apply -f - installs "
-                    "the scaler's, the other one comes with the operator of ModelDeployments)"
+                    f"the CustomResourceDefinition {name} is not installed: {_INSTALL[name]}"
                 ) from None
             except Forbidden:
                 crd = None

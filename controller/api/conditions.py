@@ -72,7 +72,8 @@ class ActiveReason(StrEnum):
     SUSPENDED = "Suspended"
     INVALID_SPEC = "InvalidSpec"
     NO_CAPACITY = "NoCapacity"
-    METRICS_UNAVAILABLE = "MetricsUnavailable"
+    NO_READY_REPLICAS = "NoReadyReplicas"  # nobody to ask: at every first start, too
+    METRICS_UNAVAILABLE = "MetricsUnavailable"  # Ready replicas do not answer
     TARGET_UNSUPPORTED = "TargetUnsupported"  # elastic, unmanaged or unknown roles
     WEIGHTS_NOT_READY = "WeightsNotReady"
     ROUTER_NOT_READY = "RouterNotReady"

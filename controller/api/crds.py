@@ -62,6 +62,7 @@ KINDS = (
         (
             Column("Target", ".spec.targetRef.name", "The ModelDeployment that is scaled."),
             Column("Mode", ".spec.mode", "Shadow reports only; Active also writes the target."),
+            Column("Suspended", ".spec.suspend", "Whether it neither plans nor writes.", "boolean"),
             Column("Algorithm", ".spec.algorithm.type", "How replica counts are found."),
             Column("Ready", ".status.summary.ready", "Ready replicas by role."),
             Column("Desired", ".status.summary.desired", "Recommended replicas by role."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any
 
 import orjson
@@ -12,16 +13,25 @@ import typer
 from controller.api import (
     EVENTS,
     MODEL_DEPLOYMENT_SCALERS,
+    ActiveReason,
     ConditionStatus,
+    ConditionType,
     MdsView,
     RoleStatus,
     ScalerStatus,
+    find_condition,
     render,
 )
 from controller.cli.options import Output, OutputOption, package_version
 from controller.foundation import OperationFailed, UsageError, format_time, parse_time, wall_now
 
 _EVENTS_SHOWN = 5
+# The time of a decision is written a minute late at most: FIGURES_INTERVAL_SECONDS of the room that reports.
+_REPORTED_WITHIN_SECONDS = 60.0
+_MISSED_INTERVALS = 3
+_NOBODY_LOOKS = "does a running controller serve this namespace (its --namespace, its logs)?"
+# Reasons of ScalingActive with which nothing is decided at all; with the others counts are planned, or held.
+_NOT_DECIDING = (ActiveReason.SUSPENDED, ActiveReason.INVALID_SPEC, ActiveReason.TARGET_UNSUPPORTED)
 # Conditions whose "True" is bad news; of the others "False" is.
 _BAD_WHEN_TRUE = ("ScalingLimited", "ReplicasConflict", "RetirementBlocked")
 
@@ -32,7 +42,22 @@ class _Found:
     note: str
     target: str
     mode: str
+    interval_seconds: float | None  # None: the spec cannot be read
+    suspended: bool
     events: list[dict[str, Any]]
+
+    @property
+    def seen(self) -> bool:
+        """Whether any controller ever looked at the scaler."""
+        return bool(self.status.conditions) or self.status.last_decision_time is not None
+
+    @property
+    def idle(self) -> str:
+        """Why nothing is decided now; empty: as far as the status tells, something is."""
+        if self.suspended:
+            return str(ActiveReason.SUSPENDED)
+        active = find_condition(self.status.conditions, ConditionType.SCALING_ACTIVE)
+        return active.reason if active is not None and active.reason in _NOT_DECIDING else ""
 
 
 def explain(
@@ -49,6 +74,7 @@ def explain(
             "scaler": name,
             "target": found.target,
             "mode": found.mode,
+            "deciding": found.seen and not found.idle,
             "status": render(found.status),
             "note": found.note,
             "events": [{key: event[key] for key in ("time", "type", "reason", "note")} for event in found.events],
@@ -86,6 +112,8 @@ async def _read(name: str, namespace: str | None, kubeconfig: str | None, contex
         note=note,
         target="?" if spec is None else spec.target_ref.name,
         mode="?" if spec is None else str(spec.mode),
+        interval_seconds=None if spec is None else float(spec.sampling.interval_seconds),
+        suspended=spec is not None and spec.suspend,
         events=sorted(own, key=lambda event: str(event["time"]), reverse=True)[:_EVENTS_SHOWN],
     )
 
@@ -105,10 +133,11 @@ def _tell(name: str, found: _Found) -> list[str]:
     lines = [f"ModelDeploymentScaler {name} → ModelDeployment {found.target} ({found.mode})"]
     if found.note:
         lines.append(f"  {found.note}")
-    if status.last_decision_time is None:
-        lines.append("  no decision yet")
+    lines.append(f"  {_tell_last_decision(found)}")
     for role in status.roles:
-        lines += _tell_role(role)
+        lines += _tell_role(role, past=bool(found.idle))
+    if not found.seen:
+        return lines
     lines += ["", "conditions"]
     for condition in status.conditions:
         bad = (condition.status is ConditionStatus.TRUE) == (condition.type in _BAD_WHEN_TRUE)
@@ -123,7 +152,26 @@ def _tell(name: str, found: _Found) -> list[str]:
     return lines
 
 
-def _tell_role(role: RoleStatus) -> list[str]:
+def _tell_last_decision(found: _Found) -> str:
+    if not found.seen:
+        return f"no controller has looked at it: {_NOBODY_LOOKS}"
+    idle = f"not deciding now ({found.idle})" if found.idle else ""
+    decided = found.status.last_decision_time
+    if decided is None:
+        return "; ".join(filter(None, ("no decision yet", idle)))
+    age = wall_now() - decided
+    # A controller may run by a clock that is ahead of this one, as the demo's does.
+    told = f"last decision {_span(age)} ago" if age >= 0.0 else f"last decision at {format_time(decided)}"
+    if idle:
+        return f"{told}, {idle}"
+    interval = found.interval_seconds
+    if interval is not None and age > _REPORTED_WITHIN_SECONDS + _MISSED_INTERVALS * interval:
+        return f"{told}, though one is due every {interval:g} s: {_NOBODY_LOOKS}"
+    return told
+
+
+def _tell_role(role: RoleStatus, *, past: bool) -> list[str]:
+    """`past`: nothing is decided now, so what is stored is history, and nothing comes next."""
     raw = (
         "nothing (no samples, or no capacity)"
         if role.raw_recommended_replicas is None
@@ -131,8 +179,8 @@ def _tell_role(role: RoleStatus) -> list[str]:
     )
     lines = [
         "",
-        f"role {role.name}: declared {role.current_replicas}, ready {role.ready_replicas}, recommended "
-        f"{role.recommended_replicas}",
+        f"role {role.name}{' at the last decision' if past else ''}: declared {_count(role.current_replicas)}, "
+        f"ready {_count(role.ready_replicas)}, recommended {_count(role.recommended_replicas)}",
         f"  raw: {raw}{' – ' + role.reason if role.reason else ''}",
     ]
     for stage in role.stages:
@@ -147,18 +195,37 @@ def _tell_role(role: RoleStatus) -> list[str]:
         details = ": ".join(part for part in (bounds, stage.reason) if part)
         lines.append(f"  {stage.stage}: {change}{f' ({details})' if details else ''}")
     lines.append(f"  limited by: {role.limited_by or 'nothing'}")
-    if role.next_change_time is not None:
+    if role.next_change_time is not None and not past:
         lines.append(f"  earliest change by itself: {format_time(role.next_change_time)}")
     if role.capacity is not None:
         capacity = role.capacity
         source = f"{capacity.source}{f', {capacity.identity} {capacity.workload}' if capacity.identity else ''}"
-        lines.append(f"  capacity: {capacity.effective_tokens_per_second} tokens/s per replica ({source})")
+        lines.append(f"  capacity: {_rate(capacity.effective_tokens_per_second)} tokens/s per replica ({source})")
     return lines
 
 
 def _ago(time: str) -> str:
     try:
-        seconds = max(0, int(wall_now() - parse_time(time)))
+        return f"{_span(wall_now() - parse_time(time))} ago"
     except ValueError:
         return time or "?"
-    return f"{seconds}s ago" if seconds < 120 else f"{seconds // 60}min ago"
+
+
+def _span(seconds: float) -> str:
+    """A time in the unit that a person would use."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
+
+
+def _count(value: int | None) -> str:
+    """What was not observed is not zero."""
+    return "?" if value is None else str(value)
+
+
+def _rate(value: Decimal | None) -> str:
+    """Whole tokens, or three digits of what is less than a hundred: more is noise."""
+    if value is None:
+        return "?"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -39,7 +39,7 @@ class Creating:
         Pods are not tried: what refused one (a quota, a policy) refuses all. After a failure that may pass none is: a
         webhook that is down costs its time-out each time. Raises ApiError for what is not about these Pods."""
         problems: list[str] = []
-        made: dict[str, list[str]] = {}
+        made: dict[str, list[tuple[str, int]]] = {}
         refused: set[str] = set()
         pools: dict[str, InstanceType | None] = {}
         for role, seat in seats:
@@ -61,13 +61,13 @@ class Creating:
                 if created is None:
                     break
                 if created:
-                    made.setdefault(role.name, []).append(body["metadata"]["name"])
+                    made.setdefault(role.name, []).append((body["metadata"]["name"], seat.ordinal))
             except Refused as refusal:
                 if not isinstance(refusal, NameTaken):
                     refused.add(role.name)
                 problems.append(str(refusal))
         for name, pods in made.items():
-            self._reporter.created(deployment, name, pods)
+            self._reporter.created(deployment, name, [pod for pod, _ in pods], [ordinal for _, ordinal in pods])
         return problems
 
     async def _pool(

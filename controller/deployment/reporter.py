@@ -6,7 +6,7 @@ recorder's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -26,6 +26,9 @@ _REASONS: Final = {
     Outcome.RELEASED: "RetirementReleased",
     Outcome.COMPLETED: "RetirementCompleted",
 }
+
+# One event tells of all replicas of a role that one pass made; its note has room for 1,024 characters.
+_SHOWN_REPLICAS: Final = 8
 
 
 class Reporter:
@@ -118,12 +121,17 @@ class Reporter:
         track = memory.retirement
         self._metrics.retirement_state(*_names(deployment), None if track is None else track.operation.state)
 
-    def created(self, deployment: ModelDeployment, role: str, names: Iterable[str]) -> None:
-        """Pods were created."""
-        made = list(names)
-        if made:
-            self._metrics.pods_created(*_names(deployment), role, len(made))
-            self._log.info("created Pods", deployment=deployment.metadata.key, role=role, pods=made)
+    def created(self, deployment: ModelDeployment, role: str, pods: Sequence[str], ordinals: Iterable[int]) -> None:
+        """Pods of these replicas were created."""
+        if not pods:
+            return
+        self._metrics.pods_created(*_names(deployment), role, len(pods))
+        self._log.info("created Pods", deployment=deployment.metadata.key, role=role, pods=list(pods))
+        names = [replica_name(deployment.metadata.name, role, ordinal) for ordinal in sorted(set(ordinals))]
+        more = len(names) - _SHOWN_REPLICAS
+        shown = ", ".join(names[:_SHOWN_REPLICAS]) + (f" and {more} more" if more > 0 else "")
+        members = f" ({len(pods)} Pods)" if len(pods) != len(names) else ""
+        self._event(deployment, EventType.NORMAL, "ReplicaCreated", "Create", f"created {shown}{members}")
 
     def deleted(self, deployment: ModelDeployment, role: str, name: str) -> None:
         """The API server took the deletion of a Pod."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from controller.api import ActiveReason
 from controller.planning import RoleMix
 from controller.reconcile.drift import Drift
 from controller.reconcile.listing import Sighting
@@ -43,7 +44,7 @@ class ScalerMemory:
     last_words: tuple[object, ...] = ()  # the decision last logged
     reported: dict[str, str] = field(default_factory=dict)  # condition type → reason last put into an event
     silent_since: float | None = None  # since when no role could be sampled
-    silence_told: bool = False
+    silence_told: ActiveReason | None = None  # what the event about it said
     drifts_told: set[str] = field(default_factory=set)  # roles of which an event said so
     held: bool = False  # another writer made this one stop, and an event said so
     refusal: str = ""  # why the API server refused a write, as last put into an event

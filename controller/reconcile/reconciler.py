@@ -62,7 +62,6 @@ from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
     condition,
     invalid_spec_message,
-    metrics_condition,
     with_conditions,
     without_capacity,
 )
@@ -311,13 +310,7 @@ class Reconciler:
         except ApiError as error:
             failure, outcome = error, StatusOutcome.FAILED
         self._reporter.held(scaler, baseline.hold, baseline.message, memory)
-        self._reporter.silence(
-            scaler,
-            memory,
-            metrics_condition(decision, 0).message,
-            spec.sampling.interval_seconds,
-            sampled=any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles),
-        )
+        self._reporter.silence(scaler, memory, decision, spec.sampling.interval_seconds)
         if outcome in (StatusOutcome.CONTENDED, StatusOutcome.FAILED):
             wanted = writing.raises_only()
         elif outcome is not StatusOutcome.WRITTEN:
@@ -397,10 +390,14 @@ class Reconciler:
         new: list[Condition] = [condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)]
         if bound is not None:
             new.append(condition(ConditionType.BOUND, False, bound.reason, bound.message, generation))
-        # What was decided last stays readable, dated by lastDecisionTime. What is said of samples and limits would be
-        # read as of now, and nothing is sampled.
+        # What was decided last stays readable, dated by lastDecisionTime. What is said of samples, limits and the
+        # target's retirement would be read as of now, and nobody looks at them.
         kept = status.conditions
-        for stale in (ConditionType.METRICS_AVAILABLE, ConditionType.SCALING_LIMITED):
+        for stale in (
+            ConditionType.METRICS_AVAILABLE,
+            ConditionType.SCALING_LIMITED,
+            ConditionType.RETIREMENT_BLOCKED,
+        ):
             kept = drop_condition(kept, stale)
         changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept)
         outcome = await self._reporter.write(

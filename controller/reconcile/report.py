@@ -115,15 +115,29 @@ def limited_condition(decision: Decision, generation: int) -> Condition:
     return condition(ConditionType.SCALING_LIMITED, True, reason, message, generation)
 
 
-def active_condition(decision: Decision, without_capacity: Sequence[str], generation: int) -> Condition:
+def active_condition(
+    decision: Decision, without_capacity: Sequence[str], priors: ScalerPriors | None, generation: int
+) -> Condition:
     """ScalingActive of a decision that no guard held up."""
     if without_capacity:
+        way_out = (
+            "give a target in tokens per second, or ask for a prior with capacityPrior"
+            if priors is None
+            else "the prior that capacityPrior asks for does not serve; the condition CapacityPriorResolved says why"
+        )
         return condition(
             ConditionType.SCALING_ACTIVE,
             False,
             ActiveReason.NO_CAPACITY,
-            f"nothing says what one replica of {', '.join(without_capacity)} serves: give a target in tokens per "
-            "second, or ask for a prior with capacityPrior; the counts are held",
+            f"nothing says what one replica of {', '.join(without_capacity)} serves: {way_out}; the counts are held",
+            generation,
+        )
+    if nobody_to_ask(decision):
+        return condition(
+            ConditionType.SCALING_ACTIVE,
+            False,
+            ActiveReason.NO_READY_REPLICAS,
+            "no replica is Ready, so there is nobody to ask; the counts are held within their bounds until one is",
             generation,
         )
     if all(role.metrics not in _ANSWERED for role in decision.roles):
@@ -131,7 +145,7 @@ def active_condition(decision: Decision, without_capacity: Sequence[str], genera
             ConditionType.SCALING_ACTIVE,
             False,
             ActiveReason.METRICS_UNAVAILABLE,
-            "no role could be sampled; the counts are held within their bounds",
+            "no Ready replica could be sampled; the counts are held within their bounds",
             generation,
         )
     words = ", ".join(
@@ -141,6 +155,11 @@ def active_condition(decision: Decision, without_capacity: Sequence[str], genera
         for role in decision.roles
     )
     return condition(ConditionType.SCALING_ACTIVE, True, ActiveReason.DECIDING, words, generation)
+
+
+def nobody_to_ask(decision: Decision) -> bool:
+    """Whether no role has a Ready replica, as at a first start: no answer is then no outage of the network."""
+    return all(role.metrics is MetricsStatus.NO_READY_REPLICAS for role in decision.roles)
 
 
 def without_capacity(spec: DecisionSpec, capacity: Capacity) -> list[str]:

@@ -11,14 +11,20 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from catalog import ScalerPriors
-from controller.api import API_VERSIONS, Condition, ConditionStatus, ConditionType, MdsView, ScalerStatus
+from controller.api import API_VERSIONS, ActiveReason, Condition, ConditionStatus, ConditionType, MdsView, ScalerStatus
 from controller.foundation import Clock
 from controller.kube import EventRecorder, EventType, ObjectRef
 from controller.operations import ScalerMetrics
 from controller.planning import prior_of
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.observe import RoleView
-from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, as_stored, changed
+from controller.reconcile.report import (
+    FIGURES_INTERVAL_SECONDS,
+    as_stored,
+    changed,
+    metrics_condition,
+    nobody_to_ask,
+)
 from controller.reconcile.status_writer import StatusOutcome, StatusWriter
 from controller.scaling import Capacity, Decision
 
@@ -40,8 +46,8 @@ _QUIET = {
     ConditionType.SCALING_LIMITED: None,
     ConditionType.METRICS_AVAILABLE: None,  # told after three intervals of silence, see `silence`
 }
-# Of `Bound`: there is no target, and one event about that is enough.
-_WITHOUT_TARGET = ("TargetNotFound", "TargetTerminating")
+# Of `Bound`: they are why nothing is planned, and one event about that is enough.
+_WHY_INACTIVE = ("TargetNotFound", "TargetTerminating", "Suspended")
 # Samples come and go; three intervals without any are an outage.
 SILENT_INTERVALS = 3
 
@@ -153,20 +159,25 @@ class Reporter:
             memory.refusal = why
             self._event(scaler, EventType.WARNING, "WriteRefused", "Reconcile", why)
 
-    def silence(
-        self, scaler: MdsView, memory: ScalerMemory, message: str, interval_seconds: float, *, sampled: bool
-    ) -> None:
-        """A Warning event once nothing has been sampled for three intervals; news once it is over."""
+    def silence(self, scaler: MdsView, memory: ScalerMemory, decision: Decision, interval_seconds: float) -> None:
+        """An event once nothing has been sampled for three intervals; news once it is over. A Warning, unless replicas
+        that have never answered are still starting."""
         now = self._clock.now()
-        if sampled:
+        if any(role.last_sample_time == decision.now or role.observed.coverage for role in decision.roles):
             if memory.silence_told:
-                self._event(scaler, EventType.NORMAL, "MetricsRecovered", "Sample", "engines answer again")
-            memory.silent_since, memory.silence_told = None, False
+                self._event(scaler, EventType.NORMAL, "MetricsRecovered", "Sample", "engines answer")
+            memory.silent_since, memory.silence_told = None, None
             return
         memory.silent_since = now if memory.silent_since is None else min(memory.silent_since, now)
-        if not memory.silence_told and now - memory.silent_since >= SILENT_INTERVALS * interval_seconds:
-            memory.silence_told = True
-            self._event(scaler, EventType.WARNING, "MetricsUnavailable", "Sample", message)
+        starting = nobody_to_ask(decision)
+        reason = ActiveReason.NO_READY_REPLICAS if starting else ActiveReason.METRICS_UNAVAILABLE
+        # Replicas that become Ready and then do not answer are news; the other way round is not.
+        news = memory.silence_told is None or (memory.silence_told is ActiveReason.NO_READY_REPLICAS and not starting)
+        if news and now - memory.silent_since >= SILENT_INTERVALS * interval_seconds:
+            memory.silence_told = reason
+            first = starting and all(role.last_sample_time is None for role in decision.roles)
+            kind = EventType.NORMAL if first else EventType.WARNING
+            self._event(scaler, kind, reason, "Sample", metrics_condition(decision, 0).message)
 
     def drifted(self, scaler: MdsView, memory: ScalerMemory, notes: Mapping[str, str]) -> None:
         """A Warning event for every prior that begins not to describe its replicas, news when one does again; both go
@@ -187,7 +198,9 @@ class Reporter:
         memory.held = hold
 
     def _announce(self, scaler: MdsView, conditions: Sequence[Condition], memory: ScalerMemory) -> None:
-        without_target = any(condition.reason in _WITHOUT_TARGET for condition in conditions)
+        told_by_bound = any(
+            condition.type == ConditionType.BOUND and condition.reason in _WHY_INACTIVE for condition in conditions
+        )
         for condition in conditions:
             before = memory.reported.get(condition.type)
             if before == condition.reason:
@@ -196,7 +209,7 @@ class Reporter:
             type_ = ConditionType(condition.type) if condition.type in list(ConditionType) else None
             if type_ is None or type_ in _QUIET:
                 continue
-            if without_target and type_ is ConditionType.SCALING_ACTIVE:
+            if told_by_bound and type_ is ConditionType.SCALING_ACTIVE:
                 continue  # `Bound` has said why
             warning = condition.reason in _WARNINGS.get(type_, ())
             if before is None and not warning:

@@ -49,7 +49,7 @@ def tick_status(
     blocked, note = writing.retirement, writing.note
     roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state, writing.lowering)
     active = (
-        active_condition(decision, without_capacity(tick.spec, tick.capacity), generation)
+        active_condition(decision, without_capacity(tick.spec, tick.capacity), tick.priors, generation)
         if guard is None
         else condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)
     )

@@ -27,8 +27,8 @@ REASONS = {
     "MetricsAvailable": "Sampled PartialCoverage NoReadyReplicas AllScrapesFailed StaleSamples",
     "CapacityPriorResolved": "CatalogResolved ConfigMapNotFound CatalogInvalid RoleIdentityUnresolved ProfileNotFound "
     "NoPointWithinLatencyTarget",
-    "ScalingActive": "Deciding Suspended InvalidSpec NoCapacity MetricsUnavailable TargetUnsupported WeightsNotReady "
-    "RouterNotReady",
+    "ScalingActive": "Deciding Suspended InvalidSpec NoCapacity NoReadyReplicas MetricsUnavailable TargetUnsupported "
+    "WeightsNotReady RouterNotReady",
     "ReplicasConflict": "ForeignWriter Resolved",
     "RetirementBlocked": "RetirementAborted RetirementInProgress None",
 }

@@ -127,9 +127,9 @@ def test_names_and_labels():
 def test_printer_columns_are_those_of_the_design_and_point_at_members():
     columns = CRDS["ModelDeploymentScaler"]["spec"]["versions"][0]["additionalPrinterColumns"]
     assert [column["name"].upper() for column in columns] == [
-        "TARGET", "MODE", "ALGORITHM", "READY", "DESIRED", "LIMITED BY", "PRIOR", "AGE",
+        "TARGET", "MODE", "SUSPENDED", "ALGORITHM", "READY", "DESIRED", "LIMITED BY", "PRIOR", "AGE",
     ]  # fmt: skip
-    assert columns[6]["jsonPath"] == '.status.conditions[?(@.type=="CapacityPriorResolved")].reason'
+    assert columns[7]["jsonPath"] == '.status.conditions[?(@.type=="CapacityPriorResolved")].reason'
     for kind, made in CRDS.items():
         for column in made["spec"]["versions"][0]["additionalPrinterColumns"]:
             path = re.sub(r"\[.*\]", "", column["jsonPath"]).removeprefix(".")

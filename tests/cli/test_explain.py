@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
 from controller.cli import run
+from controller.foundation import format_time, wall_now
 from tests.reconcile.harness import World, world
 
 
@@ -39,6 +41,9 @@ async def test_the_chain_is_told_in_words(team: World, capsys):
     assert "bounds: 8 → 5" in text
     assert "limited by: bounds" in text
     assert "Rescaled" in text
+    assert "capacity: 1,000 tokens/s per replica (Explicit)" in text
+    assert "last decision" in text
+    assert "not deciding" not in text
 
 
 async def test_the_same_as_json(team: World, capsys):
@@ -50,6 +55,7 @@ async def test_the_same_as_json(team: World, capsys):
     assert await _explain(team, "chat", "--output", "json") == 0
     answer = json.loads(capsys.readouterr().out)
     role = answer["status"]["roles"][0]
+    assert answer["deciding"] is True
     assert (answer["mode"], role["rawRecommendedReplicas"], role["recommendedReplicas"]) == ("Shadow", 3, 3)
     assert next(stage["stage"] for stage in role["stages"]) == "coverage"
 
@@ -66,3 +72,60 @@ async def test_an_invalid_spec_is_told_even_before_a_controller_saw_it(team: Wor
     )
     assert await _explain(team, "chat") == 0
     assert "the spec is invalid: spec.ratios[0]" in capsys.readouterr().out
+
+
+async def test_a_scaler_that_nobody_has_looked_at(team: World, capsys):
+    team.target()
+    team.scaler()
+    assert await _explain(team, "chat") == 0
+    text = capsys.readouterr().out
+    assert "no controller has looked at it: does a running controller serve this namespace" in text
+    assert "conditions" not in text
+
+
+def _suspend(team: World) -> None:
+    team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj["spec"].update(suspend=True))
+
+
+def _take_target_away(team: World) -> None:
+    team.server.delete(MODEL_DEPLOYMENTS, "chat", "team")
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        pytest.param(_suspend, "Suspended", id="suspended"),
+        pytest.param(_take_target_away, "TargetUnsupported", id="without a target"),
+    ],
+)
+async def test_what_is_stored_of_a_scaler_that_decides_nothing_now_is_told_as_the_past(
+    team: World, capsys, stop: Callable[[World], None], reason: str
+):
+    team.target()
+    (await team.replica(0)).load(1800, 600)
+    team.scaler()
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "grown")
+    await team.until(lambda: team.status().roles[0].current_replicas == 3, "reported")
+    stop(team)
+    await team.until(lambda: team.reason("ScalingActive") == reason, "stopped")
+    assert await _explain(team, "chat") == 0
+    text = capsys.readouterr().out
+    assert f", not deciding now ({reason})" in text
+    assert "role server at the last decision: declared 3" in text
+    assert "earliest change" not in text
+    assert "RetirementBlocked" not in text
+    assert await _explain(team, "chat", "--output", "json") == 0
+    assert json.loads(capsys.readouterr().out)["deciding"] is False
+
+
+async def test_decisions_that_are_long_overdue_are_told(team: World, capsys):
+    team.target()
+    team.scaler()
+    status = {
+        "lastDecisionTime": format_time(wall_now() - 7300),
+        "conditions": [{"type": "ScalingActive", "status": "True", "reason": "Deciding", "message": ""}],
+    }
+    team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj.update(status=status))
+    assert await _explain(team, "chat") == 0
+    assert "last decision 2 h ago, though one is due every 5 s: does a running" in capsys.readouterr().out

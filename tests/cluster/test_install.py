@@ -32,7 +32,7 @@ from tests.cluster.managed import Standalone, standalone
 from tests.cluster.objects import EVENTS, LEASES, PODS
 from tests.cluster.servers import EmbeddedServer, RealServer, Server
 from tests.cluster.test_access import token_of
-from tests.cluster.test_manifests import MANIFESTS, documents, external
+from tests.cluster.test_manifests import MANIFESTS, external, with_component
 from tests.cluster.world import FACTOR, World, world
 
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
@@ -314,10 +314,10 @@ async def test_without_an_operator_the_controller_lives_under_its_own_permission
     installation: Installation, kubectl: Kubectl, tmp_path: Path
 ):
     server = installation.server
-    objects = documents(MANIFESTS / "install.yaml")
+    folder = with_component(tmp_path, "standalone")
+    objects = [each for each in yaml.safe_load_all(await kubectl("kustomize", str(folder))) if each]
     before = len(installation.log())
-    await kubectl("apply", "--server-side", "-k", str(MANIFESTS / "crds"))
-    await kubectl("apply", "--server-side", "-f", str(MANIFESTS / "install.yaml"))
+    await kubectl("apply", "--server-side", "-k", str(folder))
     await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
 
     def log() -> list[Request]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.api import KINDS
+from controller.api import KINDS, MANAGED_BY, MANAGED_BY_LABEL
 from hack.generate_manifests import CLUSTER_RULES, NAME, NAMESPACE_RULES, STANDALONE, STANDALONE_RULES, stale
 from tests.cluster.kubectl import Kubectl, find_kubectl
 
@@ -44,10 +44,15 @@ def test_kustomize_builds_what_is_there(tmp_path: Path, folder: str):
 
 def external(directory: Path) -> Path:
     """A kustomization of a person who installs beside an operator."""
-    folder = directory / "beside-an-operator"
+    return with_component(directory, "external")
+
+
+def with_component(directory: Path, component: str) -> Path:
+    """A kustomization of a person who installs with one of our components."""
+    folder = directory / f"with-{component}"
     folder.mkdir()
     base = os.path.relpath(MANIFESTS, folder.resolve())
-    wanted = {"resources": [base], "components": [f"{base}/external"]}
+    wanted = {"resources": [base], "components": [f"{base}/{component}"]}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(wanted), encoding="utf-8")
     return folder
 
@@ -64,6 +69,24 @@ def test_beside_an_operator_nothing_of_standalone_mode_is_installed(tmp_path: Pa
     assert changed == {("Deployment", NAME)}
     (container,) = less["Deployment", NAME]["spec"]["template"]["spec"]["containers"]
     assert container["args"] == ["controller", "--deployments=external"]
+
+
+def test_without_an_operator_its_definitions_are_installed_too_and_they_say_whose_they_are(tmp_path: Path):
+    program = find_kubectl()
+    if program is None:
+        pytest.skip("there is no kubectl")
+    folder = with_component(tmp_path, "standalone")
+    built = asyncio.run(Kubectl(program, tmp_path / "none", tmp_path)("kustomize", str(folder)))
+    more = by_identity([each for each in yaml.safe_load_all(built) if each])
+    base = by_identity(documents(MANIFESTS / "install.yaml"))
+    definitions = {key: value for key, value in more.items() if key not in base}
+    assert {key: more[key] for key in base} == base
+    files = [each for path in (MANIFESTS / "crds").glob("model*.yaml") for each in documents(path)]
+    files += documents(MANIFESTS / "crds" / "instancetypes.yaml")
+    assert definitions == {key: value for key, value in by_identity(files).items() if key not in base}
+    assert len(definitions) == len(KINDS) - 1
+    for each in definitions.values():
+        assert each["metadata"]["labels"][MANAGED_BY_LABEL] == MANAGED_BY, "the mode is told by it"
 
 
 def test_no_permission_is_wider_than_it_must_be():

@@ -126,6 +126,19 @@ async def test_a_hundred_replicas_are_created_in_several_passes():
     assert len(world.names()) == 64
     await world.rest()
     assert len(world.eligible()) == 100
+    notes = [note for _, reason, note in world.events if reason == "ReplicaCreated"]
+    assert [note.split()[-2] for note in notes] == ["56", "28"], "one event for each pass, whose list has an end"
+    assert notes[0].startswith("created chat-server-0, chat-server-1, ")
+
+
+async def test_a_replica_that_is_added_is_told_once_with_all_its_members():
+    world = World()
+    world.declare([{"name": "server", "replicas": 1, "size": 2}])
+    await world.rest()
+    world.declare([{"name": "server", "replicas": 2, "size": 2}])
+    await world.rest()
+    notes = [note for _, reason, note in world.events if reason == "ReplicaCreated"]
+    assert notes == ["created chat-server-0 (2 Pods)", "created chat-server-1 (2 Pods)"]
 
 
 async def test_pods_ask_for_what_their_pool_has():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
+from controller.api import EVENTS, MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, PODS
 from tests.reconcile.harness import World
 
 
@@ -76,6 +76,27 @@ async def test_an_engine_that_stops_answering_never_shrinks_its_role(team: World
     assert team.counts() == [1, 3]
 
 
+async def test_replicas_that_are_still_starting_are_no_outage(team: World):
+    team.target()
+    await team.replica(0)
+
+    def ready(status: str) -> None:
+        team.edit(PODS, "chat-server-0", lambda obj: obj["status"]["conditions"][0].update(status=status))
+
+    ready("False")
+    team.scaler()
+    await team.controller()
+    await team.until(lambda: team.reason("ScalingActive") == "NoReadyReplicas", "nobody to ask")
+    await team.until(lambda: "NoReadyReplicas" in team.event_reasons(), "told after three intervals")
+    kinds = {event["reason"]: event["type"] for event in team.server.list(EVENTS, "team")}
+    assert kinds["NoReadyReplicas"] == "Normal"
+    assert "MetricsUnavailable" not in kinds
+    team.engines[0].mode = "error"
+    ready("True")
+    await team.until(lambda: team.reason("ScalingActive") == "MetricsUnavailable", "it is Ready and does not answer")
+    await team.until(lambda: "MetricsUnavailable" in team.event_reasons(), "which is news")
+
+
 async def test_a_restarted_engine_is_never_a_fall_of_the_load(team: World):
     team.target()
     engine = await team.replica(0)
@@ -125,6 +146,12 @@ async def test_suspending_gives_the_target_back(team: World, change):
     await team.until(lambda: team.reason("Bound") == expected, expected)
     sampling = "MetricsAvailable" in {condition.type for condition in team.status().conditions}
     assert sampling == (expected == "Shadow"), "nothing is said of samples while none are taken"
+    if expected == "Suspended":
+        await team.until(lambda: "Suspended" in team.event_reasons(), "told")
+        team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj["spec"].update(suspend=False))
+        await team.until(lambda: "Acquired" in team.event_reasons(), "resumed, so every earlier event was written")
+        reasons = [event["reason"] for event in team.server.list(EVENTS, "team")]
+        assert reasons.count("Suspended") == 1, "once, whatever conditions say so"
 
 
 async def test_of_two_scalers_on_one_target_the_older_writes_and_the_younger_follows_when_it_goes(team: World):

@@ -80,6 +80,9 @@ async def test_an_unresolved_prior_holds_the_count_and_says_why(team: World, pri
     await team.ticks(3)
     assert team.count() == 1
     assert "bound-by" not in team.annotations(), "without a plan nothing is taken"
+    message = next(each.message for each in team.status().conditions if each.type == "ScalingActive")
+    assert "CapacityPriorResolved says why" in message
+    assert "ask for a prior" not in message, "it did"
 
 
 async def test_a_scaler_without_a_plan_leaves_the_target_to_a_younger_one_and_takes_it_with_its_first_plan(team: World):

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import aiohttp
+import pytest
 
+from controller.api import CUSTOM_RESOURCE_DEFINITIONS
 from controller.embedded.apiserver.faults import bad_gateway
+from controller.foundation import OperationFailed
+from controller.foundation.settings import ControllerSettings
+from controller.kube import load_connection
 from controller.wiring import Controller
 from tests.reconcile.harness import World
 
@@ -32,6 +37,22 @@ async def test_probes_answer_before_the_caches_are_filled(team: World):
     team.faults.clear()
     await team.until(lambda: team.count() == 3, "grown")
     assert [await probe(controller, path) for path in ("healthz", "readyz")] == [200, 200]
+
+
+DEFINITIONS = [
+    pytest.param("modeldeploymentscalers", ["mdscaler crd |"], id="of scalers"),
+    pytest.param("modeldeployments", ["an operator", "mdscaler crd --kind all |", "manifests/crds"], id="of targets"),
+]
+
+
+@pytest.mark.parametrize(("plural", "ways"), DEFINITIONS)
+async def test_a_missing_definition_ends_the_start_with_every_way_to_get_it(team: World, plural: str, ways: list[str]):
+    team.server.delete(CUSTOM_RESOURCE_DEFINITIONS, f"{plural}.worker.gpustack.ai")
+    settings = ControllerSettings(identity="x", metrics_address=None, health_address=None, leader_election=None)
+    connection = await load_connection(str(team.directory / "kubeconfig"))
+    with pytest.raises(OperationFailed, match=f"{plural}.worker.gpustack.ai is not installed") as refused:
+        await Controller(settings, connection, None, "test").run(handle_signals=False)
+    assert [way for way in ways if way not in str(refused.value)] == []
 
 
 async def probe(controller: Controller, path: str) -> int:

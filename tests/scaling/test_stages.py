@@ -96,6 +96,8 @@ def test_coverage_says_how_long_it_still_takes() -> None:
     plan = alone(coverage, Given(desired=2, raw=2, sampled=60.0))
     assert plan.records[-1].reason == "sampled for 60 s; nothing shrinks before 180 s"
     assert plan.next_change_time == T0 + 120.0
+    almost = alone(coverage, Given(desired=2, raw=2, sampled=179.7))
+    assert almost.records[-1].reason == "sampled for 179 s; nothing shrinks before 180 s"
     assert alone(coverage, Given(desired=2, raw=None)).records[-1].reason == "holding: no member answered"
 
 

@@ -8,6 +8,8 @@ sampled.
 
 from __future__ import annotations
 
+import math
+
 from controller.scaling.stages.plan import Context, Plans, RoleContext, RolePlan
 from controller.scaling.types import MetricsStatus, Stage
 
@@ -47,11 +49,12 @@ def _covered(plan: RolePlan, role: RoleContext, now: float, mute: list[str], *, 
         )
     if not trust_new_samples and holds_after_start(role, now):
         since = role.state.sampling_since
-        sampled = 0.0 if since is None else now - since
+        # Rounded down: a time not yet over must not read like one that is.
+        sampled = 0 if since is None else math.floor(now - since)
         return plan.narrowed(
             Stage.COVERAGE,
             floor=plan.current,
-            reason=f"sampled for {sampled:.0f} s; nothing shrinks before {role.stable_seconds:.0f} s",
+            reason=f"sampled for {sampled} s; nothing shrinks before {role.stable_seconds:g} s",
             until=None if since is None else since + role.stable_seconds,
         )
     if mute:
