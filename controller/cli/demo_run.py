@@ -192,7 +192,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
     )
     with _interruptible():
         try:
-            await _start(world, controller, plan, options)
+            await start_demo(world, controller, plan, options)
             await _first_decision(records, controller)
             began = clock.now()
             async with live_view(world, records, plan, enabled=options.live):
@@ -220,7 +220,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
     return outcome
 
 
-async def _start(world: World, controller: ControllerProcess, plan: DemoPlan, options: DemoOptions) -> None:
+async def start_demo(world: World, controller: ControllerProcess, plan: DemoPlan, options: DemoOptions) -> None:
     """The world, then the controller, which makes the Pods, then the first replicas."""
     await world.start()
     world.write_kubeconfig(controller.kubeconfig)
