@@ -47,6 +47,9 @@ from hack.bench.pod_server import pod_server
 from hack.bench.pods import watch_lines
 
 _FAILOVER_TRIALS = 20
+# Of each peer the best of so many processes in a round. In a virtual machine the first one after a large one has ended
+# pays the host for every page that it touches: a third of what all its events cost.
+_ATTEMPTS = 3
 _PIPELINE_SHARE = 4  # a quarter of the events is enough for what happens in memory
 
 
@@ -119,14 +122,16 @@ def _rates(
         for number in range(1, sizes.rounds + 1):
             progress.step(f"rates, round {number} of {sizes.rounds}")
             pipeline.append(measured.measure(measured.pipeline, sizes.events // _PIPELINE_SHARE))
-            ours.append(measured.measure(measured.http, sizes.events, url)["perSecond"])
+            ours.append(max(measured.measure(measured.http, sizes.events, url)["perSecond"] for _ in range(_ATTEMPTS)))
             kib.append(measured.measure(measured.memory, sizes.events, url)["kibPerPod"])
             asyncio_peer.append(measured.measure(measured.kubernetes_asyncio, sizes.peer_events, peer_url))
             if peer is not None:
-                in_go = peer.watch(url, sizes.events, "typed")
+                attempts = [peer.watch(url, sizes.events, "typed") for _ in range(_ATTEMPTS)]
+                in_go = min(attempts, key=lambda attempt: attempt.cpu_seconds)
                 typed.append(sizes.events / in_go.cpu_seconds)
                 typed_kib.append(in_go.kib_per_object)
-                in_go = peer.watch(dynamic_url, sizes.dynamic_events, "dynamic")
+                attempts = [peer.watch(dynamic_url, sizes.dynamic_events, "dynamic") for _ in range(_ATTEMPTS)]
+                in_go = min(attempts, key=lambda attempt: attempt.cpu_seconds)
                 dynamic.append(sizes.dynamic_events / in_go.cpu_seconds)
                 dynamic_kib.append(in_go.kib_per_object)
         if peer is not None:
