@@ -1,8 +1,8 @@
 """One HTTP listener on one loopback address: what engine servers and the router stand on.
 
-A handler is cancelled when its client goes away, so that abandoned work is dropped. `stop` lets requests in progress
-end for a while; `abort` is a crash: every connection is reset at once. Both free the address. Bodies up to
-`MAX_BODY_BYTES` are read; larger ones get 413.
+A handler is cancelled when its client goes away, so that abandoned work is dropped; one that learns it by writing the
+last bytes just ends. `stop` lets requests in progress end for a while; `abort` is a crash: every connection is reset at
+once. Both free the address. Bodies up to `MAX_BODY_BYTES` are read; larger ones get 413.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import errno
 import functools
 from collections.abc import Awaitable, Callable
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 
 from controller.foundation import OperationFailed
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES = 16 << 20  # a prompt of a million tokens in plain text is about 4 MiB
+
+_CLIENT_GONE = 499  # nobody reads it; nginx writes this into its log
 
 
 class AddressInUse(OperationFailed):
@@ -44,7 +46,7 @@ class HttpServer:
         """Listen; port 0 takes any free one. Raises AddressInUse or OperationFailed."""
         loop = asyncio.get_running_loop()
         server = web.Server(
-            self._handler,
+            self._answer,
             request_factory=functools.partial(_request, loop=loop),
             handler_cancellation=True,
             access_log=None,
@@ -58,6 +60,12 @@ class HttpServer:
             raise OperationFailed(f"cannot listen on {place}: {error.strerror or error}") from None
         self._web = server
         self.host, self.port = self._listener.sockets[0].getsockname()[:2]
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._handler(request)
+        except ClientConnectionResetError:
+            return web.Response(status=_CLIENT_GONE)
 
     async def stop(self, grace_seconds: float = 0.0) -> None:
         """Accept nothing more, give requests in progress `grace_seconds` of wall time, then close. Idempotent."""
