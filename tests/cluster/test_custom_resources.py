@@ -299,13 +299,14 @@ async def test_the_columns_of_a_scaler_come_from_its_summary(api: Api):
     (await api.patch(MODEL_DEPLOYMENT_SCALERS, "chat", {"status": status}, subresource="status")).ok()
     table = (await api.list(MODEL_DEPLOYMENT_SCALERS, headers={"Accept": TABLE})).ok()
     assert [column["name"] for column in table["columnDefinitions"]] == [
-        "Name", "Target", "Mode", "Algorithm", "Ready", "Desired", "Limited By", "Prior", "Age",
+        "Name", "Target", "Mode", "Suspended", "Algorithm", "Ready", "Desired", "Limited By", "Prior", "Age",
     ]  # fmt: skip
     (row,) = table["rows"]
-    assert row["cells"][:8] == [
+    assert row["cells"][:9] == [
         "chat",
         "chat",
         "Active",
+        False,
         "TokenThroughput",
         "server=1",
         "server=3",

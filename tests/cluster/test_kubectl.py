@@ -60,8 +60,10 @@ async def test_a_scaler_is_found_by_every_name_it_has(kubectl: Kubectl):
 async def test_get_shows_the_printer_columns(kubectl: Kubectl):
     await kubectl("create", "-f", "-", stdin=scaler())
     header, row = _table(await kubectl("get", "mds"))
-    assert header == ["NAME", "TARGET", "MODE", "ALGORITHM", "READY", "DESIRED", "LIMITED", "BY", "PRIOR", "AGE"]
-    assert row[:4] == ["chat", "chat", "Shadow", "TokenThroughput"]
+    assert header == [
+        "NAME", "TARGET", "MODE", "SUSPENDED", "ALGORITHM", "READY", "DESIRED", "LIMITED", "BY", "PRIOR", "AGE",
+    ]  # fmt: skip
+    assert row[:5] == ["chat", "chat", "Shadow", "false", "TokenThroughput"]
 
 
 async def test_get_watches(kubectl: Kubectl, api: Api):
