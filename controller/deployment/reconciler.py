@@ -48,6 +48,8 @@ from controller.deployment.withdrawal import RouterViews
 from controller.deployment.writes import Refused, Writes
 from controller.foundation import Clock
 from controller.kube import (
+    LAG_GIVEN_UP,
+    LAG_WORTH_TELLING,
     Conflict,
     ConsistencyStore,
     Done,
@@ -55,17 +57,10 @@ from controller.kube import (
     NotLeader,
     ReconcileOutcome,
     RequeueAfter,
+    look_again_seconds,
 )
 
-# How soon to look again (wall time) when the caches lag behind our own writes or another writer was faster: a watch
-# event is normally there within milliseconds. Looks in a row, some 13 s of them, after which a lag is worth a line in
-# the log; and some five minutes, after which it is not waited for: a watch that stands still has been cut long before,
-# so the server itself went back in time (a restored etcd). What is done then is safe on any cache: Pods go by UID,
-# names are taken once, and an operation is written down against the version that it was decided from.
-_LAG_SECONDS = 0.05
-_LONGEST_LAG_SECONDS = 5.0
-_LAG_WORTH_TELLING = 9
-_LAG_GIVEN_UP = 66
+# How soon to look again (wall time) when another writer was faster.
 _CONFLICT_SECONDS = 0.2
 # What only a person or another controller can put right is looked at again after this long (wall time).
 _PROBLEM_SECONDS = 30.0
@@ -160,12 +155,14 @@ class DeploymentReconciler:
             memory.lags = 0
             return None
         memory.lags += 1
-        if memory.lags >= _LAG_GIVEN_UP:
+        if memory.lags >= LAG_GIVEN_UP:
+            # What is done then is safe on any cache: Pods go by UID, names are taken once, and an operation is written
+            # down against the version that it was decided from.
             self._log.warning("the caches do not catch up with our own writes; going on without", deployment=key)
             self._consistency.forget(key, memory.uid)
             memory.lags = 0
             return None
-        if memory.lags == _LAG_WORTH_TELLING:
+        if memory.lags == LAG_WORTH_TELLING:
             self._log.warning(
                 "a cache lags behind our own writes; nothing is done until it shows them",
                 deployment=key,
@@ -173,7 +170,7 @@ class DeploymentReconciler:
                 written=lag.written,
                 seen=lag.seen,
             )
-        return min(_LAG_SECONDS * 2.0 ** (memory.lags - 1), _LONGEST_LAG_SECONDS)
+        return look_again_seconds(memory.lags)
 
     async def _reconcile(self, key: str, deployment: ModelDeployment, memory: DeploymentMemory) -> ReconcileOutcome:
         everybody = self._caches.pods(key)

@@ -62,7 +62,7 @@ from controller.kube.pacing import TimeBudget, calm_collector, settle
 from controller.kube.patches import JsonPatch, Patch, apply_patch, json_pointer, merge_patch
 from controller.kube.pod_exec import ExecResult, PodExec
 from controller.kube.ratelimit import ItemBackoff
-from controller.kube.read_your_writes import ConsistencyStore, Lag
+from controller.kube.read_your_writes import LAG_GIVEN_UP, LAG_WORTH_TELLING, ConsistencyStore, Lag, look_again_seconds
 from controller.kube.store import IndexFunction, Store
 from controller.kube.streaming import StreamingSupport
 from controller.kube.versions import is_older, parse_version
@@ -80,6 +80,8 @@ from controller.kube.workqueue import Priority, WorkQueue
 
 __all__ = [
     "EVENT",
+    "LAG_GIVEN_UP",
+    "LAG_WORTH_TELLING",
     "LEASE",
     "SILENT",
     "AlreadyExists",
@@ -161,6 +163,7 @@ __all__ = [
     "json_pointer",
     "lean",
     "load_connection",
+    "look_again_seconds",
     "merge_patch",
     "new_identity",
     "parse_version",

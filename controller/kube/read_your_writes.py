@@ -17,6 +17,16 @@ from dataclasses import dataclass, field
 from controller.foundation import Resource
 from controller.kube.versions import is_older, parse_version
 
+# How soon to look again, wall time: a watch event is normally there within milliseconds. Each look in a row waits twice
+# as long, up to the second figure: a watch that stands still must not keep this process or the API server busy.
+_FIRST_LOOK_SECONDS = 0.05
+_LONGEST_LOOK_SECONDS = 5.0
+# Looks in a row, some 13 s of them, after which a cache that lags behind is worth a line in the log; and some five
+# minutes, after which it is not waited for: a watch that stands still has been cut long before, so the server itself
+# went back in time (a restored etcd). Who goes on then must be safe on any cache.
+LAG_WORTH_TELLING = 9
+LAG_GIVEN_UP = 66
+
 # (namespace) → the version that the store has reached for it; `Informer.resource_version` fits.
 StoreVersion = Callable[[str], str]
 
@@ -29,6 +39,11 @@ class Lag:
     namespace: str
     written: str
     seen: str
+
+
+def look_again_seconds(looks: int) -> float:
+    """The wait after so many looks in a row (at least 1) that could not go on."""
+    return min(_FIRST_LOOK_SECONDS * 2.0 ** min(looks - 1, 10), _LONGEST_LOOK_SECONDS)
 
 
 @dataclass(slots=True)

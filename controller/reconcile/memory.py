@@ -9,16 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller.api import ActiveReason
+from controller.kube import look_again_seconds
 from controller.planning import RoleMix
 from controller.reconcile.drift import Drift
 from controller.reconcile.listing import Sighting
 from controller.scaling import State
-
-# How soon to look again when the cache lags behind our own writes or another writer was faster: a watch event is
-# normally there within milliseconds. Each time in a row waits twice as long, up to the second figure: a watch that
-# stands still, or a writer without a pause, must not keep this process or the API server busy.
-_FIRST_SETBACK_SECONDS = 0.05
-_LONGEST_SETBACK_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -51,9 +46,10 @@ class ScalerMemory:
     setbacks: int = 0  # reconciles in a row that could not go on
 
     def setback_seconds(self) -> float:
-        """The wait before the next try, wall time; each call counts as one more in a row."""
+        """The wait before the next try, wall time; each call counts as one more in a row. The cache lags behind our own
+        writes, or another writer was faster: both are met with the same patience."""
         self.setbacks += 1
-        return min(_FIRST_SETBACK_SECONDS * 2.0 ** min(self.setbacks - 1, 10), _LONGEST_SETBACK_SECONDS)
+        return look_again_seconds(self.setbacks)
 
     def meet_target(self, uid: str) -> None:
         """A target of another UID is another target: nothing known about the old one holds for it."""

@@ -35,6 +35,8 @@ from controller.api import (
 )
 from controller.foundation import Clock
 from controller.kube import (
+    LAG_GIVEN_UP,
+    LAG_WORTH_TELLING,
     ApiError,
     Conflict,
     ConsistencyStore,
@@ -71,12 +73,6 @@ from controller.reconcile.status_writer import StatusOutcome
 from controller.reconcile.tick import tick_status
 from controller.reconcile.writing import plan_writing
 from controller.scaling import decide, stable_window_seconds
-
-# Setbacks in a row, some 12 s of them, after which a cache that lags behind is worth a line in the log; and some five
-# minutes, after which it is not waited for: a watch that stands still has been cut long before, so the server itself
-# went back in time (a restored etcd). Every write is fenced against what the cache does not show.
-_LAG_WORTH_TELLING = 9
-_LAG_GIVEN_UP = 66
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +131,7 @@ class Reconciler:
         memory = self._memories.of(key, scaler.metadata.uid)
         if (lag := self._consistency.lag(key)) is not None:
             wait = memory.setback_seconds()
-            if memory.setbacks == _LAG_WORTH_TELLING:
+            if memory.setbacks == LAG_WORTH_TELLING:
                 self._log.warning(
                     "the cache lags behind our own writes; nothing is decided until it shows them",
                     scaler=key,
@@ -143,8 +139,9 @@ class Reconciler:
                     written=lag.written,
                     seen=lag.seen,
                 )
-            if memory.setbacks < _LAG_GIVEN_UP:
+            if memory.setbacks < LAG_GIVEN_UP:
                 return RequeueAfter(wait)
+            # Every write is fenced against what the cache does not show.
             self._log.warning("the cache does not catch up with our own writes; going on without it", scaler=key)
             self._consistency.forget(key, memory.uid)
         try:

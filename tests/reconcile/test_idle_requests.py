@@ -61,7 +61,7 @@ async def test_while_the_watch_stands_still_a_scaler_waits_longer_each_time(team
 
 
 async def test_a_server_that_went_back_in_time_is_not_waited_for_for_ever(team: World, monkeypatch):
-    monkeypatch.setattr(reconciler, "_LAG_GIVEN_UP", 4)
+    monkeypatch.setattr(reconciler, "LAG_GIVEN_UP", 4)
     engine = await team.loaded()
     controller = await team.controller()
     await team.until(lambda: team.count() == 3, "grown")
