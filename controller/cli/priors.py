@@ -48,7 +48,7 @@ from controller.cli.catalog_files import (
     write,
 )
 from controller.cli.options import Output, OutputOption
-from controller.foundation import UsageError, format_time, wall_now
+from controller.foundation import UsageError, format_time, some_of, wall_now
 
 priors_app = typer.Typer(
     help="Catalogs of capacity priors: measure, import, merge, retire, look up.", no_args_is_help=True
@@ -143,8 +143,8 @@ def import_command(
         write(out, report.catalog, before)
     if future := _dated_in_the_future(report.catalog):
         print(
-            f"mdscaler: dated after today, and newest in every merge until then: {_few(future)}; check the clock of "
-            "the machine that measured, or give the day with --date",
+            f"mdscaler: dated after today, and newest in every merge until then: {some_of(future, _FEW)}; check "
+            "the clock of the machine that measured, or give the day with --date",
             file=sys.stderr,
         )
     view.say(view.imported(report, out if report.imported else None, output, every_refusal=list_refusals))
@@ -303,8 +303,9 @@ def _refuse_loss(existing: Catalog, imported: Catalog, out: Path) -> None:
     lost = [profile.key for profile in existing.profiles if profile.key not in brought]
     if lost:
         raise UsageError(
-            f"{out} has {len(lost)} profiles that these files do not bring, and would lose them: {_few(lost)}; write "
-            "to another file and put both together with `mdscaler priors merge`, or give --replace"
+            f"{out} has {len(lost)} profiles that these files do not bring, and would lose them: "
+            f"{some_of(lost, _FEW)}; write to another file and put both together with `mdscaler priors merge`, or give "
+            "--replace"
         )
 
 
@@ -312,11 +313,6 @@ def _dated_in_the_future(catalog: Catalog) -> list[str]:
     # A day ahead may be a time zone.
     limit = (dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)).isoformat()
     return [profile.key for profile in catalog.profiles if (profile.source.date or "") > limit]
-
-
-def _few(keys: list[str]) -> str:
-    more = len(keys) - _FEW
-    return ", ".join(keys[:_FEW]) + (f" and {more} more" if more > 0 else "")
 
 
 def _refuse_missing_targets(identities: list[tuple[str, RoleIdentity]], targets: LatencyTargets) -> None:

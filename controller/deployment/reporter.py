@@ -16,6 +16,7 @@ from controller.deployment.memory import DeploymentMemory
 from controller.deployment.names import replica_name
 from controller.deployment.observers import DeploymentMetrics, Recorder
 from controller.deployment.retirement import Operation, Outcome, Step
+from controller.foundation import some_of
 from controller.kube import EventType, ObjectRef
 
 # Outcome → reason of the event; MOVED is named after the state that was reached.
@@ -128,8 +129,7 @@ class Reporter:
         self._metrics.pods_created(*_names(deployment), role, len(pods))
         self._log.info("created Pods", deployment=deployment.metadata.key, role=role, pods=list(pods))
         names = [replica_name(deployment.metadata.name, role, ordinal) for ordinal in sorted(set(ordinals))]
-        more = len(names) - _SHOWN_REPLICAS
-        shown = ", ".join(names[:_SHOWN_REPLICAS]) + (f" and {more} more" if more > 0 else "")
+        shown = some_of(names, _SHOWN_REPLICAS)
         members = f" ({len(pods)} Pods)" if len(pods) != len(names) else ""
         self._event(deployment, EventType.NORMAL, "ReplicaCreated", "Create", f"created {shown}{members}")
 

@@ -18,6 +18,7 @@ from controller.engines.profiles import PROFILES
 from controller.engines.reading import EngineReading, Missing, MissingReason, Role
 from controller.engines.refusal import BodyRefused, Reason
 from controller.engines.view import Row, View
+from controller.foundation import some_of
 
 # Every other field of a reading is None only with a reason.
 _ALWAYS_SET = frozenset({"engine", "models", "queues", "counter_basis", "quality", "missing"})
@@ -129,5 +130,4 @@ def _why_none(reading: EngineReading, noted: tuple[Missing, ...]) -> tuple[Missi
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f'"{name[:80]}"' for name in names[:_NAMES_SHOWN])
-    return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown
+    return some_of([f'"{name[:80]}"' for name in names], _NAMES_SHOWN)

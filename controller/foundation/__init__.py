@@ -1,7 +1,7 @@
 """Ground that every room stands on: clocks, quantities, metadata, redaction, small errors. Imports nothing of ours."""
 
 from controller.foundation.clock import Clock, ManualClock, ScaledClock, WallClock, boot_time, monotonic, wall_now
-from controller.foundation.errors import FieldError, MdscalerError, OperationFailed, UsageError, printable
+from controller.foundation.errors import FieldError, MdscalerError, OperationFailed, UsageError, printable, some_of
 from controller.foundation.files import FileChangedError, FileTooLargeError, check_replaceable, read_file, replace_file
 from controller.foundation.objects import KubeObject, ObjectMeta, OwnerReference, Resource, decode_object, split_key
 from controller.foundation.quantity import QUANTITY_PATTERN, describe, format_quantity, parse_quantity
@@ -39,6 +39,7 @@ __all__ = [
     "read_file",
     "redact",
     "replace_file",
+    "some_of",
     "split_key",
     "wall_now",
 ]

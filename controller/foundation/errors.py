@@ -7,6 +7,7 @@ A `FieldError` names the field, what was found and the way out; a list of them i
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -45,3 +46,9 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """The first `most` names, and how many more there are: `a, b and 3 more`. A message must not grow with a fleet."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
