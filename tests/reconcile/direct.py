@@ -127,6 +127,23 @@ class _Engines:
         return ScrapeResult(target, reading, None, now, now, 0.0)
 
 
+def reconciler_of(world: Pair, client: DirectClient, caches: Caches, process: str) -> Reconciler:
+    """The scalers' loop of one process, over its client and its caches; engines, Pods and events are the world's."""
+    kube, consistency, metrics = cast("KubeClient", client), ConsistencyStore(), ScalerMetrics(CollectorRegistry())
+    return Reconciler(
+        caches=caches,
+        sampler=Sampler(engines_of(world), world.pods_of, lambda _: None, metrics, world.clock),
+        binder=Binder(kube, consistency, world.clock),
+        committer=Committer(kube, consistency),
+        reporter=Reporter(StatusWriter(kube, consistency), cast("EventRecorder", world), metrics, world.clock),
+        metrics=metrics,
+        records=NoRecords(),
+        consistency=consistency,
+        clock=world.clock,
+        process=process,
+    )
+
+
 def engines_of(world: Pair) -> Scraper:
     """Who reads the engines of a world."""
     return cast("Scraper", _Engines(world))
@@ -153,20 +170,8 @@ class Pair(World):
 
     def start(self, fail: Fail | None = None) -> None:
         super().start(fail)
-        client, consistency = cast("KubeClient", self.client), ConsistencyStore()
-        metrics = ScalerMetrics(CollectorRegistry())
-        self.scalers = Reconciler(
-            caches=Caches(self._scaler, self._deployment, self.priors, lambda *_: (), self._held),
-            sampler=Sampler(engines_of(self), self.pods_of, lambda _: None, metrics, self.clock),
-            binder=Binder(client, consistency, self.clock),
-            committer=Committer(client, consistency),
-            reporter=Reporter(StatusWriter(client, consistency), cast("EventRecorder", self), metrics, self.clock),
-            metrics=metrics,
-            records=NoRecords(),
-            consistency=consistency,
-            clock=self.clock,
-            process=f"process-{len(self.clients)}",
-        )
+        caches = Caches(self._scaler, self._deployment, self.priors, lambda *_: (), self._held)
+        self.scalers = reconciler_of(self, self.client, caches, f"process-{len(self.clients)}")
         self._due = {}
 
     def dies_after(self, number: int) -> None:

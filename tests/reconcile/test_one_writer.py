@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, MdsView, ModelDeployment, decode_view
 from controller.embedded.audit import Holding
-from controller.kube import ApiError, ConnectionLost, ConsistencyStore, EventRecorder, KubeClient, Outcome
-from controller.operations import ScalerMetrics
-from controller.reconcile import Binder, Caches, Committer, NoRecords, Reconciler, Reporter, Sampler, StatusWriter
-from tests.reconcile.direct import INTERVAL, KEY, FencingClient, Pair, engines_of
+from controller.kube import ApiError, ConnectionLost, Outcome
+from controller.reconcile import Caches
+from tests.reconcile.direct import INTERVAL, KEY, FencingClient, Pair, reconciler_of
 
 ROLE = {"name": "server", "replicas": 1}
 
@@ -61,20 +59,8 @@ class Process:
         self._world = world
         self._scalers: dict[str, Any] = {}
         self._cached_target: Any = None
-        client, consistency = cast("KubeClient", self.wire), ConsistencyStore()
-        metrics = ScalerMetrics(CollectorRegistry())
-        self.reconciler = Reconciler(
-            caches=Caches(self._scaler, self._target, world.priors, lambda *_: (), self._held),
-            sampler=Sampler(engines_of(world), world.pods_of, lambda _: None, metrics, world.clock),
-            binder=Binder(client, consistency, world.clock),
-            committer=Committer(client, consistency),
-            reporter=Reporter(StatusWriter(client, consistency), cast("EventRecorder", world), metrics, world.clock),
-            metrics=metrics,
-            records=NoRecords(),
-            consistency=consistency,
-            clock=world.clock,
-            process="",
-        )
+        caches = Caches(self._scaler, self._target, world.priors, lambda *_: (), self._held)
+        self.reconciler = reconciler_of(world, self.wire, caches, process="")
 
     def sync(self) -> None:
         """The cache shows the present."""
