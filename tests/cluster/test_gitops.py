@@ -14,6 +14,7 @@ import pytest
 
 from controller.api import FIELD_MANAGER, MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, RESUME_ANNOTATION
 from controller.embedded.audit import audit
+from controller.reconcile.foreign import REVERSALS_BEFORE_HOLD
 from tests.cluster.api import Api
 from tests.cluster.kubectl import Kubectl, find_kubectl
 from tests.cluster.world import World, world
@@ -94,7 +95,8 @@ async def test_server_side_apply_with_replicas_is_a_foreign_write_and_after_thre
     loop.cancel()
     found = audit(team.targets())
     assert len([write for write in found.writes if write.ours]) == ours, "nothing more is written"
-    assert ours <= 3
+    # Between two reversals the scaler may raise more than once, as the demand is measured: reversals are what is counted.
+    assert len(found.foreign) == REVERSALS_BEFORE_HOLD
     assert {write.manager for write in found.foreign} == {ARGO}
     assert (found.effective_writers, found.problems) == (1, ())
 
