@@ -158,8 +158,7 @@ class World:
 
     def cut_watches(self) -> None:
         """End every watch that is open."""
-        for watcher in tuple(self.server._handler.watchers):
-            watcher.close()
+        self.server.end_watches()
 
     def tighten(self) -> None:
         """Check what is written from now on, where nothing was checked before."""

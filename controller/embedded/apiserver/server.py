@@ -41,11 +41,12 @@ from controller.embedded.apiserver.faults import (
     Stall,
 )
 from controller.embedded.apiserver.garbage import Garbage
-from controller.embedded.apiserver.handlers import ResourceHandler, Settings
+from controller.embedded.apiserver.handlers import ResourceHandler
 from controller.embedded.apiserver.kubeconfig import kubeconfig, write_kubeconfig
 from controller.embedded.apiserver.negotiation import render_error, warning_header
 from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.rbac import Rbac, User, bootstrap_objects
+from controller.embedded.apiserver.reads import Reads, Settings
 from controller.embedded.apiserver.requests import RequestInfo, WriteOptions, parse_request
 from controller.embedded.apiserver.resources import Registry, ServedVersion
 from controller.embedded.apiserver.storage import Change, Event, Store, storage_key
@@ -131,9 +132,8 @@ class ApiServer:
         self._expiry = Expiry(events)
         events.listeners[self] = self._expiry.observe
         settings = Settings(bookmark_interval_seconds, future_wait_seconds)
-        self._handler = ResourceHandler(
-            self.store, self.registry, self.operations, clock, rng, settings, self.access, set()
-        )
+        self._reads = Reads(self.store, clock, rng, settings)
+        self._handler = ResourceHandler(self.store, self.registry, self.operations, clock, self.access, self._reads)
         self._documents = Documents(self.registry)
         self._runner: web.ServerRunner | None = None
         self._url = ""
@@ -182,12 +182,15 @@ class ApiServer:
     async def stop(self) -> None:
         """End every watch, then close the port and the connections."""
         self._expiry.stop()
-        for watcher in tuple(self._handler.watchers):
-            watcher.close()
+        self._reads.end_watches()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
         await self._webhooks.close()
+
+    def end_watches(self) -> None:
+        """End every watch that is open, as a restart of the real server does."""
+        self._reads.end_watches()
 
     def write_kubeconfig(self, path: str | os.PathLike[str], *, token: str = "", namespace: str = "default") -> Path:
         """Write a kubeconfig for this server; only after `start`."""
