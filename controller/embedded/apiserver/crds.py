@@ -1,14 +1,38 @@
-"""CustomResourceDefinitions: defaults and status of the object, and the resource type that it makes served."""
+"""CustomResourceDefinitions: defaults and status of the object, the stages of its deletion, and the resource type that
+it makes served. Pure functions."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from controller.embedded.apiserver.errors import Object
-from controller.embedded.apiserver.resources import CUSTOM_VERBS, Column, ResourceType, Traits, version_priority
+from controller.embedded.apiserver.resources import (
+    CUSTOM_VERBS,
+    TERMINATING_VERBS,
+    Column,
+    ResourceType,
+    Traits,
+    version_priority,
+)
 
 # What the real server shows for a CRD that names no columns.
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")
+# Holds a definition until its objects are gone; the server sets it with the deletion.
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_TERMINATING = "Terminating"
+
+
+class Termination(Enum):
+    """How far the deletion of a definition is: status, reason and message of its condition `Terminating`."""
+
+    PENDING = (
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    )
+    IN_PROGRESS = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+    COMPLETED = ("False", "InstanceDeletionCompleted", "removed all instances")
 
 
 def set_crd_defaults(crd: Object) -> None:
@@ -66,10 +90,49 @@ def crd_status(crd: Object, old: Object | None, now: str) -> Object:
     return {"conditions": conditions, "acceptedNames": names, "storedVersions": stored}
 
 
+def begin_termination(crd: Object, now: str) -> None:
+    """Mark a definition as being deleted. Neither its generation nor its grace is touched, unlike other kinds'."""
+    metadata = crd["metadata"]
+    metadata["deletionTimestamp"] = now
+    finalizers = metadata.setdefault("finalizers", [])
+    if CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+    set_termination(crd, Termination.PENDING, now)
+
+
+def awaits_cleanup(crd: Object) -> bool:
+    """Whether a definition is being deleted and its objects are not known to be gone."""
+    metadata = crd["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and CLEANUP in (metadata.get("finalizers") or ())
+
+
+def set_termination(crd: Object, stage: Termination, now: str) -> bool:
+    """Write the condition `Terminating`; its time moves with its status only. Returns whether anything changed."""
+    status, reason, message = stage.value
+    conditions = crd.setdefault("status", {}).setdefault("conditions", [])
+    found = next((condition for condition in conditions if condition["type"] == _TERMINATING), None)
+    if found is None:
+        found = {"type": _TERMINATING}
+        conditions.append(found)
+    since = found["lastTransitionTime"] if found.get("status") == status else now
+    written = {"status": status, "lastTransitionTime": since, "reason": reason, "message": message}
+    if all(found.get(name) == value for name, value in written.items()):
+        return False
+    found.update(written)
+    return True
+
+
+def is_terminating(crd: Object) -> bool:
+    """Whether the type of a definition takes no new objects."""
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == _TERMINATING and each["status"] == "True" for each in conditions)
+
+
 def resource_from_crd(crd: Object) -> ResourceType:
     """The resource type that a CRD describes; unserved versions are left out."""
     spec, names = crd["spec"], crd["spec"]["names"]
     versions = [version for version in spec["versions"] if version.get("served")]
+    terminating = is_terminating(crd)
     with_status = any("status" in (version.get("subresources") or {}) for version in versions)
     resource = ResourceType(
         group=spec["group"],
@@ -82,7 +145,8 @@ def resource_from_crd(crd: Object) -> ResourceType:
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         custom=True,
-        verbs=CUSTOM_VERBS,
+        verbs=TERMINATING_VERBS if terminating else CUSTOM_VERBS,
+        terminating=terminating,
         traits=Traits(status=with_status),
     )
     for version in sorted(versions, key=lambda version: version_priority(version["name"])):

@@ -4,7 +4,8 @@ Foreground and Orphan deletion wait on a finalizer, as ever, but only where some
 
 An object without finalizers and without grace is removed at once. Otherwise it is marked: `deletionTimestamp` is set
 once, the generation moves on, and it goes when the last finalizer does (`Operations`) or, for a Pod, when the kubelet
-deletes it with grace 0. Namespaces wait until they are empty (`garbage`).
+deletes it with grace 0. Namespaces wait until they are empty (`garbage`), definitions until their objects are gone
+(`definitions`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 from controller.embedded.apiserver import errors
 from controller.embedded.apiserver.admission import AdmissionRequest
 from controller.embedded.apiserver.builtin_types import json_word, struct_problem
-from controller.embedded.apiserver.errors import Object
+from controller.embedded.apiserver.builtins import CRD_GROUP, CRD_PLURAL
+from controller.embedded.apiserver.crds import begin_termination
+from controller.embedded.apiserver.errors import GroupResource, Object
 from controller.embedded.apiserver.operations import Operations
 from controller.embedded.apiserver.requests import integer
 from controller.embedded.apiserver.storage import Stored
@@ -27,6 +30,7 @@ from controller.foundation import format_time
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _PROPAGATION_FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_DEFINITIONS = GroupResource(CRD_GROUP, CRD_PLURAL)
 _IMMORTAL_NAMESPACES = ("default", "kube-public", "kube-system")
 _POLICIES = ("Foreground", "Background", "Orphan")
 _DEFAULT_POD_GRACE_SECONDS = 30
@@ -145,6 +149,8 @@ def delete_now(operations: Operations, target: Target, stored: Stored, options: 
 
 def _check_preconditions(target: Target, stored: Stored, options: DeleteOptions) -> None:
     kind = target.served.type.kind_name
+    if target.resource == _DEFINITIONS and not stored.object["metadata"].get("deletionTimestamp"):
+        _check_stored(target, stored, options)
     if options.uid and options.uid != stored.uid:
         text = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({stored.uid}). "
@@ -157,6 +163,17 @@ def _check_preconditions(target: Target, stored: Stored, options: DeleteOptions)
             f"ResourceVersion in record ({stored.resource_version}). The object might have been modified"
         )
         raise errors.conflict(kind, target.name, text)
+
+
+def _check_stored(target: Target, stored: Stored, options: DeleteOptions) -> None:
+    """The same of a definition, which is marked past the common way: in the words of storage."""
+    pairs = (
+        ("UID", options.uid, stored.uid),
+        ("ResourceVersion", options.resource_version, str(stored.resource_version)),
+    )
+    for what, wanted, found in pairs:
+        if wanted and wanted != found:
+            raise errors.precondition_failed(target.resource, target.name, what, wanted, found)
 
 
 class _Marking(Enum):
@@ -172,6 +189,8 @@ def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOp
     """Mark `obj` as being deleted, where something holds it or its type has a grace."""
     traits = target.served.type.traits
     metadata = obj["metadata"]
+    if target.resource == _DEFINITIONS:
+        return _mark_definition(obj, format_time(operations.now(target.served)))
     already = bool(metadata.get("deletionTimestamp"))
     finalizers = list(metadata.get("finalizers") or ())
     wanted = _PROPAGATION_FINALIZERS.get(options.propagation) if operations.propagates else None
@@ -197,6 +216,18 @@ def _mark(operations: Operations, target: Target, obj: Object, options: DeleteOp
     if is_namespace:
         obj.setdefault("status", {})["phase"] = "Terminating"
     return _Marking.GRACEFUL if free else _Marking.HELD
+
+
+def _mark_definition(crd: Object, now: str) -> _Marking:
+    """Only a second deletion writes the grace, which is none."""
+    metadata = crd["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        begin_termination(crd, now)
+    elif "deletionGracePeriodSeconds" in metadata:
+        return _Marking.UNCHANGED
+    else:
+        metadata["deletionGracePeriodSeconds"] = 0
+    return _Marking.HELD
 
 
 def _pod_grace(pod: Object, options: DeleteOptions) -> int:

@@ -201,6 +201,18 @@ def namespace_terminating(resource: GroupResource, name: str, namespace: str) ->
     return error
 
 
+def definition_terminating(resource: GroupResource, name: str) -> ApiError:
+    """403: create of a custom resource whose definition is being deleted."""
+    return forbidden(resource, name, "create not allowed while custom resource definition is terminating")
+
+
+def precondition_failed(resource: GroupResource, name: str, what: str, wanted: str, found: str) -> ApiError:
+    """409: a precondition that storage itself checks, on the `what` (UID, ResourceVersion) of the object."""
+    return conflict(
+        resource, name, f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    )
+
+
 def unreadable_patch(problem: str, patched: Any = None) -> ApiError:
     """422: the patch applies, but what comes out of it is no object of the kind. Names nothing, like the real one."""
     given = "" if patched is None else shown(orjson.dumps(patched, option=orjson.OPT_SORT_KEYS).decode()) + ": "

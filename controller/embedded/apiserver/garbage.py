@@ -5,15 +5,11 @@ an owner is gone, an object whose owners are then all gone is deleted, another o
 deletion waits until the dependants are gone, an Orphan deletion removes their references first. Objects that are
 created with an owner that never existed are left alone (the real collector deletes them).
 
-Work is done after the commit that causes it, never within: a listener that wrote would show its followers the second
-event before the first. Without a running event loop (fixtures before the start) it waits until `drain`.
+Work is done after the commit that causes it, never within (`workqueue`).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,6 +19,7 @@ from controller.embedded.apiserver.operations import Operations, is_finished
 from controller.embedded.apiserver.resources import Registry, ServedVersion
 from controller.embedded.apiserver.storage import Change, Collection, Event, Stored
 from controller.embedded.apiserver.targets import Target
+from controller.embedded.apiserver.workqueue import WorkQueue
 
 _NAMESPACES = ("", "namespaces")
 
@@ -33,30 +30,13 @@ class Garbage:
 
     operations: Operations
     registry: Registry
-    _work: deque[Callable[[], None]] = field(default_factory=deque)
-    _scheduled: bool = False
+    work: WorkQueue
     _owners: dict[str, tuple[Collection, str]] = field(default_factory=dict)  # uid → where a live object is
     _dependants: dict[str, set[tuple[Collection, str]]] = field(default_factory=dict)  # owner's uid → where they are
 
     def start(self) -> None:
         """Follow the store from now on."""
         self.operations.store.observers.append(self._observe)
-
-    def drain(self) -> None:
-        """Do what there is to do."""
-        self._scheduled = False
-        while self._work:
-            self._work.popleft()()
-
-    def _later(self, work: Callable[[], None]) -> None:
-        self._work.append(work)
-        if self._scheduled:
-            return
-        try:
-            asyncio.get_running_loop().call_soon(self.drain)
-        except RuntimeError:
-            return  # no loop yet: `drain` is called at the start
-        self._scheduled = True
 
     def _observe(self, collection: Collection, event: Event) -> None:
         stored = event.current
@@ -70,17 +50,17 @@ class Garbage:
         after = _owner_uids(stored) if event.change is not Change.DELETED else set()
         for uid in before - after:
             self._dependants.get(uid, set()).discard(place)
-            self._later(partial(self._settle, uid))
+            self.work.later(partial(self._settle, uid))
         for uid in after - before:
             self._dependants.setdefault(uid, set()).add(place)
         if event.change is Change.DELETED:
             self._owners.pop(stored.uid, None)
             if self._dependants.get(stored.uid):
-                self._later(partial(self._collect, stored.uid))
+                self.work.later(partial(self._collect, stored.uid))
             return
         self._owners[stored.uid] = place
         if metadata.get("deletionTimestamp") and {FOREGROUND, ORPHAN} & set(metadata.get("finalizers") or ()):
-            self._later(partial(self._settle, stored.uid))
+            self.work.later(partial(self._settle, stored.uid))
 
     # -- namespaces ------------------------------------------------------------------------------------------------
 
@@ -89,7 +69,7 @@ class Garbage:
         name = event.current.name if collection is namespaces else event.current.namespace
         terminating = namespaces.get(name) if name else None
         if terminating is not None and terminating.object["metadata"].get("deletionTimestamp"):
-            self._later(partial(self._empty, name))
+            self.work.later(partial(self._empty, name))
 
     def _empty(self, name: str) -> None:
         """Delete what is in a terminating namespace, and the namespace once nothing is."""

@@ -1,5 +1,5 @@
-"""Resource requests over HTTP: from a request info to the verbs, reading ones (`reads`) and writing ones (here), and back
-to an answer."""
+"""Resource requests over HTTP: from a request info to the verbs, reading ones (`reads`) or writing ones (here), and
+back to an answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class ResourceHandler:
         if served is None:
             if info.version in self.registry.groups().get(info.group, ()):
                 raise errors.no_such_path()
-            return web.Response(status=404, text="404 page not found\n")  # the real server's router, not its API
+            return _no_such_page()
+        if served.type.custom and served.type.namespaced and not info.namespace and info.verb not in _ACROSS_NAMESPACES:
+            return _no_such_page()
         if info.namespace and not served.type.namespaced and info.resource != "namespaces":
             raise errors.no_such_path()
         if info.resource == "serviceaccounts" and info.subresource == "token" and request.method == "POST":
@@ -209,7 +211,13 @@ class ResourceHandler:
         return answer_outcome(request, served, outcome, self.clock)
 
 
+_ACROSS_NAMESPACES = ("list", "watch")
 _PODS = errors.GroupResource("", "pods")
+
+
+def _no_such_page() -> web.Response:
+    """404 as the real server's router says it, where no API is asked."""
+    return web.Response(status=404, text="404 page not found\n")
 
 
 def _patched(form: str, current: Object, patch: Any, served: ServedVersion) -> Any:

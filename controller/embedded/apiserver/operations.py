@@ -109,8 +109,12 @@ class Operations:
     def _draft_create(
         self, target: Target, body: Any, options: WriteOptions, *, whole: bool = False, applied: bool = False
     ) -> Draft:
-        self._find_namespace(target)
         served = target.served
+        if served.type.terminating and not whole:
+            named = read_as(served, copied(body))["metadata"]
+            target.place(named)
+            raise errors.definition_terminating(target.resource, named.get("name", ""))
+        self._find_namespace(target)
         draft = Draft(target, options, read_as(served, copied(body)))
         metadata = draft.object["metadata"]
         if metadata.get("resourceVersion"):
@@ -324,8 +328,7 @@ class Operations:
             raise errors.modified(target.resource, target.name)
         # Only PUT takes the uid for a precondition; to a patch it is an immutable field.
         if kind is _Update.REPLACED and metadata.get("uid") and metadata["uid"] != stored.uid:
-            text = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {stored.uid}"
-            raise errors.conflict(target.resource, target.name, text)
+            raise errors.precondition_failed(target.resource, target.name, "UID", metadata["uid"], stored.uid)
         if kind is not _Update.FIXTURE:
             obj = isolate(served, obj, view_copy(served, stored), target.subresource)
         draft = Draft(target, options, obj, stored)

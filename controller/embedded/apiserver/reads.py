@@ -152,7 +152,9 @@ class Reads:
         if seconds > LAST_BOOKMARK_SECONDS:
             watcher.schedule("last bookmark", seconds - LAST_BOOKMARK_SECONDS, bookmark)
 
-    def end_watches(self) -> None:
-        """End every watch that is open; what is queued is still sent."""
+    def end_watches(self, key: tuple[str, str] | None = None) -> None:
+        """End every watch that is open, or those of the type with this group and plural; what is queued is still
+        sent."""
         for watcher in tuple(self._watchers):
-            watcher.close()
+            if key is None or watcher.served.type.resource == key:
+                watcher.close()

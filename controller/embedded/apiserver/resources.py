@@ -19,6 +19,8 @@ from controller.embedded.apiserver.selectors import FieldGetter, field_getter
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 # The real server lists them in this order for custom resources.
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+# And these while their definition is being deleted, although it still takes updates and patches.
+TERMINATING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 Convert = Callable[[Object], Object]
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 
@@ -67,6 +69,7 @@ class ResourceType:
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     custom: bool = False
+    terminating: bool = False  # its definition is being deleted: nothing new is created
     traits: Traits = Traits()
     storage_key: tuple[str, str] = ("", "")
     versions: dict[str, ServedVersion] = field(default_factory=dict)  # in order of preference

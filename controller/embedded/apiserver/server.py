@@ -24,8 +24,8 @@ from typing import Any
 from aiohttp import web
 
 from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, Access
-from controller.embedded.apiserver.builtins import CRD_GROUP, CRD_PLURAL, install_builtins
-from controller.embedded.apiserver.crds import resource_from_crd
+from controller.embedded.apiserver.builtins import install_builtins
+from controller.embedded.apiserver.definitions import Definitions
 from controller.embedded.apiserver.deletion import DeleteOptions, delete_now
 from controller.embedded.apiserver.documents import Documents
 from controller.embedded.apiserver.errors import ApiError, Object, internal
@@ -49,10 +49,11 @@ from controller.embedded.apiserver.rbac import Rbac, User, bootstrap_objects
 from controller.embedded.apiserver.reads import Reads, Settings
 from controller.embedded.apiserver.requests import RequestInfo, WriteOptions, parse_request
 from controller.embedded.apiserver.resources import Registry, ServedVersion
-from controller.embedded.apiserver.storage import Change, Event, Store, storage_key
+from controller.embedded.apiserver.storage import Change, Store, storage_key
 from controller.embedded.apiserver.streams import drop, stall
 from controller.embedded.apiserver.targets import Target
 from controller.embedded.apiserver.webhooks import ResolveService, Webhooks
+from controller.embedded.apiserver.workqueue import WorkQueue
 from controller.foundation import Clock, OperationFailed, Resource
 
 _LOG = logging.getLogger(__name__)
@@ -126,8 +127,8 @@ class ApiServer:
         self.operations = Operations(
             self.store, clock, rng, self._webhooks, self.access, garbage_collection, create_namespaces
         )
-        self._garbage = Garbage(self.operations, self.registry)
-        self._garbage.start()
+        self._work = WorkQueue()
+        Garbage(self.operations, self.registry, self._work).start()
         events = self.store.collection(("", "events"))
         self._expiry = Expiry(events)
         events.listeners[self] = self._expiry.observe
@@ -138,7 +139,7 @@ class ApiServer:
         self._runner: web.ServerRunner | None = None
         self._url = ""
         self._authority = b""
-        self.store.collection((CRD_GROUP, CRD_PLURAL)).listeners[self] = self._crd_changed
+        Definitions(self.operations, self.registry, self._work, self._reads.end_watches).start()
         for name in _NAMESPACES:
             self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for obj in bootstrap_objects() if rbac else ():
@@ -173,7 +174,7 @@ class ApiServer:
             await runner.cleanup()
             raise OperationFailed(_cannot_listen(host, port, error)) from None
         self._runner = runner
-        self._garbage.drain()
+        self._work.drain()
         self._expiry.start()
         bound = runner.addresses[0]
         self._authority = certificate_authority
@@ -266,17 +267,6 @@ class ApiServer:
         if served is None:
             raise OperationFailed(f"{kind} of {api_version} is not served: install its CRD first")
         return served
-
-    def _crd_changed(self, event: Event) -> None:
-        crd = event.current.object
-        if event.change is not Change.DELETED:
-            self.registry.add(resource_from_crd(crd))
-            return
-        spec = crd["spec"]
-        collection = self.store.collection((spec["group"], spec["names"]["plural"]))
-        for stored in collection.scan():
-            collection.remove(stored.key)
-        self.registry.remove(spec["group"], spec["names"]["plural"])
 
     # -- requests --------------------------------------------------------------------------------------------------
 

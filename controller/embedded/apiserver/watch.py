@@ -104,8 +104,8 @@ class Watcher:
         selector: Selector = NO_SELECTOR,
         after: int = 0,
     ) -> None:
+        self.served = served
         self._collection = collection
-        self._served = served
         self._namespace = namespace
         self._selector = selector
         self._lines = lines
@@ -196,7 +196,7 @@ class Watcher:
 
     def _selects(self, stored: Stored) -> bool:
         obj = stored.object
-        return self._selector.matches(self._served.from_storage(obj) if self._served.from_storage else obj)
+        return self._selector.matches(self.served.from_storage(obj) if self.served.from_storage else obj)
 
     def _push(self, line: bytes) -> None:
         self._pending.append(line)
