@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ import yaml
 from controller.api import CUSTOM_RESOURCE_DEFINITIONS, MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, PUBLIC_VERSION
 from controller.foundation import Resource
 from tests.cluster.api import TABLE, Api
-from tests.cluster.objects import GADGET_CRD, GADGETS, GROUP, gadget
+from tests.cluster.definitions import fresh_crd, install
+from tests.cluster.objects import GADGETS, GROUP, gadget
 
-_numbers = itertools.count(1)
 PUBLIC_SCALERS = Resource(
     MODEL_DEPLOYMENT_SCALERS.group, PUBLIC_VERSION, MODEL_DEPLOYMENT_SCALERS.plural, "ModelDeploymentScaler"
 )
@@ -158,18 +157,6 @@ async def test_a_definition_reports_that_it_is_established_and_is_served_soon(ap
     assert stored["status"]["storedVersions"] == ["v1alpha1"]
     assert stored["spec"]["names"]["listKind"] == "GadgetList"
     assert (await api.list(resource)).ok()["items"] == []
-
-
-async def test_deleting_a_definition_deletes_its_objects_and_its_paths(api: Api):
-    crd = fresh_crd()
-    resource = await install(api, crd)
-    (await api("POST", api.path(resource), {**gadget("a"), "apiVersion": resource.api_version})).ok()
-    watch = await api.watch(resource)
-    assert await watch.take(1) == [("ADDED", "a")]
-    (await api("DELETE", CUSTOM_RESOURCE_DEFINITIONS.path(None, crd["metadata"]["name"]))).ok()
-    async with asyncio.timeout(30):
-        while (await api.list(resource)).status != 404:
-            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize(
@@ -329,28 +316,6 @@ async def test_a_model_deployment_is_scaled_by_its_roles(api: Api):
     (await api.create(MODEL_DEPLOYMENTS, body)).ok()
     stored = (await api.patch(MODEL_DEPLOYMENTS, "chat", {"status": {"phase": "Running"}}, subresource="status")).ok()
     assert (stored["status"]["phase"], stored["metadata"]["generation"]) == ("Running", 1)
-
-
-# ---- definitions of their own ----------------------------------------------------------------------------------------
-
-
-def fresh_crd() -> dict[str, Any]:
-    """A definition like that of Gadgets in a group that nobody else uses."""
-    crd = copy.deepcopy(GADGET_CRD)
-    crd["spec"]["group"] = f"n{next(_numbers)}.example.com"
-    crd["spec"]["names"] = {"plural": "gadgets", "kind": "Gadget"}
-    crd["metadata"]["name"] = f"gadgets.{crd['spec']['group']}"
-    return crd
-
-
-async def install(api: Api, crd: dict[str, Any]) -> Resource:
-    """Create a definition and wait until its first version is served."""
-    (await api("POST", CUSTOM_RESOURCE_DEFINITIONS.path(), crd)).ok()
-    resource = Resource(crd["spec"]["group"], "v1alpha1", "gadgets", "Gadget")
-    async with asyncio.timeout(15):
-        while (await api.list(resource)).status != 200:
-            await asyncio.sleep(0.05)
-    return resource
 
 
 def _schema(crd: dict[str, Any]) -> dict[str, Any]:

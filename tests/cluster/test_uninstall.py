@@ -112,8 +112,6 @@ async def test_a_definition_that_is_deleted_first_waits_for_its_scalers_until_th
     server: Server, kubectl: Kubectl, tmp_path: Path
 ):
     """What the order is for, and the way out for who did not follow it."""
-    if isinstance(server, EmbeddedServer):
-        pytest.skip("the embedded server takes a definition and its objects away at once")
     await kubectl("apply", "--server-side", "-f", "-", stdin=model_deployment_crd())
     await kubectl("apply", "--server-side", "-f", str(MANIFESTS / "crds" / "modeldeploymentscalers.yaml"))
     await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")

@@ -1,0 +1,33 @@
+"""Definitions of a case's own, which it may change and take away."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+from typing import Any
+
+from controller.foundation import Resource
+from tests.cluster.api import Api
+from tests.cluster.objects import CRDS, GADGET_CRD
+
+_numbers = itertools.count(1)
+
+
+def fresh_crd() -> dict[str, Any]:
+    """A definition like that of Gadgets in a group that nobody else uses."""
+    crd = copy.deepcopy(GADGET_CRD)
+    crd["spec"]["group"] = f"n{next(_numbers)}.example.com"
+    crd["spec"]["names"] = {"plural": "gadgets", "kind": "Gadget"}
+    crd["metadata"]["name"] = f"gadgets.{crd['spec']['group']}"
+    return crd
+
+
+async def install(api: Api, crd: dict[str, Any]) -> Resource:
+    """Create a definition and wait until its first version is served."""
+    (await api("POST", CRDS.path(), crd)).ok()
+    resource = Resource(crd["spec"]["group"], "v1alpha1", "gadgets", "Gadget")
+    async with asyncio.timeout(15):
+        while (await api.list(resource)).status != 200:
+            await asyncio.sleep(0.05)
+    return resource
