@@ -20,16 +20,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from controller.embedded.apiclient import ApiClient
 from controller.embedded.apiserver import ApiServer
-from controller.embedded.audit import audit
-from controller.embedded.census import Census, Counts, RoleCounts
+from controller.embedded.census import Census, RoleCounts
 from controller.embedded.clients import OpenLoopClients
 from controller.embedded.containers import EngineRuntime, Runtime
 from controller.embedded.contract import MODEL_DEPLOYMENTS, PODS
@@ -42,33 +39,23 @@ from controller.embedded.httpserver import AddressInUse, HttpServer
 from controller.embedded.kubelet import Kubelet
 from controller.embedded.loopback import Listener, LoopbackAddresses
 from controller.embedded.manifests import RoleManifest, model_deployment_manifest, namespace_manifest
-from controller.embedded.measures import Distribution, Interval
+from controller.embedded.measures import Distribution
 from controller.embedded.membership import Membership
 from controller.embedded.pace import patience_seconds
 from controller.embedded.pods import router_pod, router_status
-from controller.embedded.results import Quantiles, RoleResults, WorldResults, WorldSeries, WorldSnapshot
-from controller.embedded.retirement_history import retirements
+from controller.embedded.recorder import Recorder
+from controller.embedded.results import WorldResults, WorldSnapshot
 from controller.embedded.router import Router
 from controller.embedded.world_config import WorldConfig
 from controller.foundation import Clock, OperationFailed
 from controller.plant import Arrival, arrivals
 
 _PORTS_TRIED = 16
-_SNAPSHOT_SECONDS = 60.0
 # Model time, from the last request to the last answer.
 _DRAIN_SECONDS = 600.0
 # Versions of each kind that the API server keeps: all of an hour's, so that its history proves what it should.
 _HISTORY = 20_000
 _ROUTER = "llm-d-router"
-
-
-@dataclass(slots=True)
-class _Course:
-    """What the sampler saw at the end of every interval."""
-
-    running: list[int] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
-    counts: list[Counts] = field(default_factory=list)
 
 
 class World:
@@ -96,11 +83,8 @@ class World:
         self._client: ApiClient | None = None
         self._kubelet: Kubelet | None = None
         self._census: Census | None = None
-        self._clients: OpenLoopClients | None = None
         self._followers: asyncio.Task[None] | None = None
-        self._course = _Course()
-        self._began: float | None = None
-        self._ended: float | None = None
+        self._recorder: Recorder | None = None
 
     @property
     def kubelet(self) -> Kubelet:
@@ -186,9 +170,8 @@ class World:
             interval_seconds=self._config.interval_seconds,
             media_tokens=self._config.media_tokens,
         )
-        self._clients = clients
-        self._began = self._clock.now()
-        sampler = asyncio.create_task(self._sample(self._began), name="sample the world")
+        self._recorder = recorder = Recorder(self._config, self._clock, self.census, self.kubelet, clients)
+        sampler = asyncio.create_task(recorder.sample(), name="sample the world")
         sending = clients.run(
             arrivals(self._config.trace) if traffic is None else traffic,
             drain_seconds=patience_seconds(self._clock, _DRAIN_SECONDS),
@@ -200,7 +183,7 @@ class World:
                 self.kubelet.failure.result()  # raises what the kubelet failed of
             await running
         finally:
-            self._ended = self._clock.now()
+            recorder.end()
             for task in (running, sampler):
                 task.cancel()
             await asyncio.gather(running, sampler, return_exceptions=True)
@@ -221,16 +204,16 @@ class World:
 
     def snapshot(self) -> WorldSnapshot:
         """The world now."""
-        now, counts = self._clock.now(), self.census.now
+        now, counts, recorder = self._clock.now(), self.census.now, self._recorder
         loads = [container.load() for container in self.kubelet.containers.values()]
-        clients = self._clients
+        clients = recorder.clients if recorder is not None else None
         totals = clients.totals if clients is not None else None
         lag = clients.lag_seconds if clients is not None else 0.0
-        sent, sent_seconds = self._recent(now - lag)
-        recent, seconds = self._recent(now)
+        sent, sent_seconds = recorder.recent(now - lag) if recorder is not None else ([], 1.0)
+        recent, seconds = recorder.recent(now) if recorder is not None else ([], 1.0)
         ttft = Distribution().merge(interval.ttft for interval in recent)
         return WorldSnapshot(
-            t_seconds=now - self._began if self._began is not None else -1.0,
+            t_seconds=now - recorder.began_seconds if recorder is not None else -1.0,
             duration_seconds=self._config.trace.duration_seconds,
             demand_tokens_per_second=sum(interval.arrived_tokens for interval in sent) / sent_seconds,
             served_tokens_per_second=sum(interval.served_tokens for interval in recent) / seconds,
@@ -249,33 +232,9 @@ class World:
 
     def results(self) -> WorldResults:
         """What the run showed so far, or in all. Raises OperationFailed before the traffic has begun."""
-        clients, began = self._clients, self._began
-        if clients is None or began is None:
+        if self._recorder is None:
             raise OperationFailed("the embedded world has not run yet")
-        ended = self._ended if self._ended is not None else self._clock.now()
-        steps = _steps(self.census.timeline, began, ended)
-        totals = clients.totals
-        history = self._history()
-        return WorldResults(
-            duration_seconds=ended - began,
-            requests=totals.requests,
-            completed=totals.completed,
-            lost=totals.lost,
-            rejected=totals.rejected,
-            abandoned=totals.abandoned,
-            tokens=totals.tokens,
-            output_tokens=totals.output_tokens,
-            roles={role.name: _role_results(role.name, steps) for role in self._config.roles},
-            ttft_milliseconds=_quantiles(clients.ttft),
-            itl_milliseconds=_quantiles(clients.itl),
-            latest_send_seconds=clients.latest_seconds,
-            late_requests=clients.late,
-            loss_reasons=dict(clients.losses),
-            cut_requests=self.kubelet.cut,
-            writers=None if history is None else audit(history),
-            retirements=None if history is None else retirements(history),
-            series=self._series(clients),
-        )
+        return self._recorder.results(self._history())
 
     def _history(self) -> list[Mapping[str, Any]] | None:
         """Every version of the deployment; None where the API server has dropped the first of them."""
@@ -284,50 +243,6 @@ class World:
         except OperationFailed:
             return None
         return [version.object for version in versions]
-
-    def _series(self, clients: OpenLoopClients) -> WorldSeries:
-        width = self._config.interval_seconds
-        course = self._course
-        # The run may end within an interval that has no sample yet.
-        size = min(len(clients.series.intervals), len(course.counts))
-        intervals = clients.series.intervals[:size]
-        counts = course.counts[:size]
-        return WorldSeries(
-            interval_seconds=width,
-            t_seconds=[index * width for index in range(size)],
-            demand_tokens_per_second=[interval.arrived_tokens / width for interval in intervals],
-            prompt_tokens_per_second=[interval.arrived_prompt_tokens / width for interval in intervals],
-            served_tokens_per_second=[interval.served_tokens / width for interval in intervals],
-            requests=[interval.requests for interval in intervals],
-            lost=[interval.lost for interval in intervals],
-            ttft_p50_seconds=[interval.ttft.quantile(0.50) for interval in intervals],
-            ttft_p95_seconds=[interval.ttft.quantile(0.95) for interval in intervals],
-            itl_p50_seconds=[interval.itl.quantile(0.50) for interval in intervals],
-            replicas={
-                role.name: [each.roles.get(role.name, RoleCounts()) for each in counts] for role in self._config.roles
-            },
-            running_requests=course.running[:size],
-            waiting_requests=course.waiting[:size],
-        )
-
-    async def _sample(self, began: float) -> None:
-        """Append to the course at the end of every interval, catching up where the machine was slow."""
-        width = self._config.interval_seconds
-        while True:
-            await self._clock.sleep(began + (len(self._course.counts) + 1) * width - self._clock.now())
-            loads = [container.load() for container in self.kubelet.containers.values()]
-            self._course.running.append(sum(load.running for load in loads))
-            self._course.waiting.append(sum(load.waiting for load in loads))
-            self._course.counts.append(self.census.now)
-
-    def _recent(self, now: float) -> tuple[list[Interval], float]:
-        """The intervals of about the last minute, the current one included, and how long they have lasted."""
-        if self._clients is None or self._began is None:
-            return [], 1.0
-        width = self._config.interval_seconds
-        last = int((now - self._began) / width)
-        first = max(0, last - max(1, round(_SNAPSHOT_SECONDS / width)))
-        return self._clients.series.intervals[first : last + 1], max(1.0, now - self._began - first * width)
 
     def _deployment(self, port: int) -> dict[str, Any]:
         config = self._config
@@ -393,33 +308,3 @@ async def _together(*runs: Coroutine[Any, Any, None]) -> None:
 
 async def _unused(_: object) -> Any:
     raise AssertionError("a probe of a port answers nobody")
-
-
-def _steps(timeline: Sequence[Counts], began: float, ended: float) -> list[tuple[Counts, float]]:
-    """(counts, how long they held) between two moments."""
-    steps = []
-    for index, counts in enumerate(timeline):
-        start = max(began, counts.t_seconds)
-        end = min(ended, timeline[index + 1].t_seconds if index + 1 < len(timeline) else ended)
-        if end > start:
-            steps.append((counts, end - start))
-    return steps
-
-
-def _role_results(name: str, steps: Sequence[tuple[Counts, float]]) -> RoleResults:
-    held = [(counts.roles.get(name, RoleCounts()), seconds) for counts, seconds in steps]
-    return RoleResults(
-        ready_replica_seconds=sum(seconds * counts.ready for counts, seconds in held),
-        desired_replica_seconds=sum(seconds * counts.desired for counts, seconds in held),
-        max_ready_replicas=max((counts.ready for counts, _ in held), default=0),
-        max_desired_replicas=max((counts.desired for counts, _ in held), default=0),
-        replica_changes=sum(a.desired != b.desired for (a, _), (b, _) in pairwise(held)),
-    )
-
-
-def _quantiles(distribution: Distribution) -> Quantiles:
-    def milliseconds(share: float) -> float | None:
-        value = distribution.quantile(share)
-        return None if value is None else value * 1000
-
-    return Quantiles(milliseconds(0.50), milliseconds(0.95), milliseconds(0.99))
