@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from controller.api import KINDS, MANAGED_BY, MANAGED_BY_LABEL
-from hack.generate_manifests import CLUSTER_RULES, NAME, NAMESPACE_RULES, STANDALONE, STANDALONE_RULES, stale
+from hack.generate_manifests import NAME, STANDALONE, stale
+from hack.permissions import CLUSTER_RULES, NAMESPACE_RULES, STANDALONE_RULES
 from tests.cluster.kubectl import Kubectl, find_kubectl
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
