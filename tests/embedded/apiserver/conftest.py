@@ -48,6 +48,16 @@ def config_map(name: str = "one", namespace: str = "default", **data: str) -> di
     }
 
 
+def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
+    """A Pod of one container."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
 class Answer:
     """Status, headers and parsed body of one answer."""
 

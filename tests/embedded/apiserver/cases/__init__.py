@@ -2,6 +2,7 @@
 and compared with what a real kube-apiserver answered to the very same (`transcripts.json`, see `transcripts`)."""
 
 from tests.embedded.apiserver.cases.applies import APPLIES
+from tests.embedded.apiserver.cases.definitions import DEFINITIONS
 from tests.embedded.apiserver.cases.deletions import DELETIONS
 from tests.embedded.apiserver.cases.kinds import KINDS
 from tests.embedded.apiserver.cases.patches import PATCHES
@@ -12,6 +13,17 @@ from tests.embedded.apiserver.cases.steps import Case, Step
 from tests.embedded.apiserver.cases.watches import WATCHES
 from tests.embedded.apiserver.cases.writes import WRITES
 
-CASES: tuple[Case, ...] = (*WRITES, *DELETIONS, *PATCHES, *APPLIES, *SCHEMAS, *READS, *WATCHES, *KINDS, *REFUSALS)
+CASES: tuple[Case, ...] = (
+    *WRITES,
+    *DELETIONS,
+    *PATCHES,
+    *APPLIES,
+    *SCHEMAS,
+    *READS,
+    *WATCHES,
+    *KINDS,
+    *REFUSALS,
+    *DEFINITIONS,
+)
 
 __all__ = ["CASES", "Case", "Step"]

@@ -134,6 +134,8 @@ ONE = f"{WIDGETS}/one"
 MAP = f"{MAPS}/one"
 HOLD = {"finalizers": ["example.com/hold"]}
 
+# What a refusal says, whole or in short.
+SAID = ("code", "reason", "message", "details.causes")
 CAUSE = ("code", "reason", "details.causes.0.field", "details.causes.0.reason")
 DELETION = (
     "kind",
