@@ -24,10 +24,16 @@ def fresh_crd() -> dict[str, Any]:
 
 
 async def install(api: Api, crd: dict[str, Any]) -> Resource:
-    """Create a definition and wait until its first version is served."""
+    """Create a definition and wait until it is established and its first version is served: the real server serves it
+    from the moment that its names are accepted, which is a little earlier."""
     (await api("POST", CRDS.path(), crd)).ok()
     resource = Resource(crd["spec"]["group"], "v1alpha1", "gadgets", "Gadget")
     async with asyncio.timeout(15):
-        while (await api.list(resource)).status != 200:
+        while not await _is_established(api, crd["metadata"]["name"]) or (await api.list(resource)).status != 200:
             await asyncio.sleep(0.05)
     return resource
+
+
+async def _is_established(api: Api, name: str) -> bool:
+    conditions = (await api("GET", CRDS.path(None, name))).ok()["status"]["conditions"] or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
