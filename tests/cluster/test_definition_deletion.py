@@ -52,6 +52,10 @@ class Defined:
     async def is_unserved(self) -> bool:
         return (await self.api.list(self.resource)).status == 404
 
+    async def has_asked(self) -> bool:
+        """Whether the object that is held knows that it is to go; the real server stops creates a little earlier."""
+        return "deletionTimestamp" in (await self.api.read(self.resource, "held")).ok()["metadata"]
+
     async def refuses(self) -> bool:
         return (await self.api.create(self.resource, self.gadget("probe"), dryRun="All")).status == 403
 
@@ -89,6 +93,7 @@ async def going(defined: Defined) -> AsyncIterator[Defined]:
     (await defined.api.create(defined.resource, defined.gadget("held", finalizers=["example.com/hold"]))).ok()
     (await defined.delete()).ok()
     await until(defined.refuses)
+    await until(defined.has_asked)
     yield defined
     await defined.api.patch(defined.resource, "held", {"metadata": {"finalizers": None}})
 
