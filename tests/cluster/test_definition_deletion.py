@@ -240,10 +240,7 @@ async def test_a_definition_that_somebody_holds_takes_objects_again_and_leaves_t
 
 
 async def test_a_new_spec_ends_the_watches_and_a_label_does_not(defined: Defined):
-    async def watched() -> Stream:
-        return await defined.api.watch(defined.resource, resourceVersion=(await defined.read()).version)
-
-    kept = await watched()
+    kept = await defined.api.watch(defined.resource)
     (await defined.patch({"metadata": {"labels": {"a": "b"}}})).ok()
     (await defined.api.create(defined.resource, defined.gadget("a"))).ok()
     assert await kept.take(1) == [("ADDED", "a")]
