@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from catalog.arguments import ArgumentProblem, Arguments, Flag, FlagKind, Value, read_arguments
+from catalog.engine_settings import changed_setting
 from catalog.identity import MAX_DEGREE, Engine
 from catalog.inputs import RoleInput
 
@@ -50,6 +51,12 @@ _VLLM: Final = (
     Flag("--hf-overrides", ("--hf-overrides",)),
     # One flag with its old name, so that a prefix of them all is not ambiguous.
     Flag("--speculative-config", ("--speculative-config", "-sc", "--speculative-model")),
+    Flag("--kv-cache-dtype", ("--kv-cache-dtype",)),
+    Flag("--dtype", ("--dtype",)),
+    Flag("--enforce-eager", ("--enforce-eager",), _SWITCH, ("--no-enforce-eager",)),
+    Flag("--optimization-level", ("--optimization-level", "-O")),
+    Flag("--cpu-offload-gb", ("--cpu-offload-gb",)),
+    Flag("--enable-lora", ("--enable-lora",), _SWITCH, ("--no-enable-lora",)),
 )
 
 _SGLANG: Final = (
@@ -74,6 +81,13 @@ _SGLANG: Final = (
     Flag("--model-path", ("--model-path", "--model")),
     Flag("--json-model-override-args", ("--json-model-override-args",)),
     Flag("--speculative-algorithm", ("--speculative-algorithm", "--speculative-algo")),
+    Flag("--kv-cache-dtype", ("--kv-cache-dtype",)),
+    Flag("--dtype", ("--dtype",)),
+    Flag("--disable-cuda-graph", ("--disable-cuda-graph",), _SWITCH),
+    Flag("--cpu-offload-gb", ("--cpu-offload-gb",)),
+    Flag("--enable-lora", ("--enable-lora",), _SWITCH),
+    # Takes one or more adapters; with any of them, adapters are on.
+    Flag("--lora-paths", ("--lora-paths",)),
 )
 
 _SPECULATIVE: Final = ("--speculative-config", "--speculative-algorithm")
@@ -84,7 +98,8 @@ _LOAD_FORMATS_THAT_QUANTIZE: Final = ("bitsandbytes", "gguf")
 
 @dataclass(frozen=True, slots=True)
 class EngineReading:
-    """Degrees without `gpus` (which the Pods say), the quantization flag, and what forbids a match altogether."""
+    """Degrees without `gpus` (which the Pods say), the quantization flag, what forbids a match altogether, and the
+    first setting that no identity states."""
 
     tp: int
     ep: int
@@ -94,6 +109,7 @@ class EngineReading:
     cp: int
     quantization: Value | None
     forbids: ArgumentProblem | None
+    unstated: ArgumentProblem | None
 
 
 def read_engine(role: RoleInput, engine: Engine) -> EngineReading | ArgumentProblem:
@@ -111,6 +127,7 @@ def read_engine(role: RoleInput, engine: Engine) -> EngineReading | ArgumentProb
         **degrees,
         quantization=_quantization(arguments),
         forbids=_forbidden(arguments),
+        unstated=_unstated(arguments),
     )
 
 
@@ -126,6 +143,16 @@ def _forbidden(arguments: Arguments) -> ArgumentProblem | None:
         value = arguments.text(name)
         if value is not None and value.replace(" ", "") not in ("{}", ""):
             return ArgumentProblem(name, "the model as its repository has it", "an override of its configuration")
+    return None
+
+
+def _unstated(arguments: Arguments) -> ArgumentProblem | None:
+    for name, value in arguments.values.items():
+        changed = changed_setting(name, value.text)
+        if changed is not None:
+            return ArgumentProblem(
+                name, f"{changed.wanted}, as in measurements, or a declared identity measured with it", changed.what
+            )
     return None
 
 

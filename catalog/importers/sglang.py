@@ -18,16 +18,19 @@ from typing import Any, Final
 from catalog.identity import Engine, Quantization, Role
 from catalog.importers.candidate import Candidate, Measurement, judge
 from catalog.importers.fields import Record, boolean, degree, latency_reader, number, section, show, text, whole
-from catalog.importers.files import SourceFile
+from catalog.importers.files import SourceFile, opened
 from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.rules import Refusal, Refused, Rule
+from catalog.importers.settings import refuse_other_engine
 from catalog.importers.speculation import refuse_speculative_path
 from catalog.quantization import quantization_of_flag
 from catalog.schema import Source
 
 TOOL: Final = "sglang.bench_serving"
+# Clients of SGLang's own interface; the others speak to any server.
+_NATIVE: Final = ("sglang", "sglang-native")
 _SHARED_PREFIX: Final = ("generated-shared-prefix", "gsp", "mooncake", "trace")
 
 
@@ -36,7 +39,7 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
     seen: dict[str, str] = {}
     for label, record in file.json_objects():
         try:
-            candidate = _candidate(record, file, options)
+            candidate = _candidate(opened(record), file, options)
             same = seen.setdefault(repr(sorted(_identifying(record))), label)
             if same != label:
                 raise Refused(Rule.DUPLICATE, f"repeats {same}")
@@ -95,13 +98,16 @@ def _identity(record: Record, info: Record, file: SourceFile, options: ImportOpt
         refuse_speculative_path(file.path)
         if number(record, "accept_length") is not None or text(info, "speculative_algorithm"):
             raise Refused(Rule.SPECULATIVE, "an accept length or a speculative algorithm is recorded")
+        refuse_other_engine(info)
+        if "prefill" in info and "decode" in info:
+            raise Refused(Rule.DISAGGREGATED, "a router spread the load over prefill and decode servers")
         if (text(info, "disaggregation_mode") or "null") != "null" or boolean(record, "pd_separated"):
             raise Refused(Rule.DISAGGREGATED, "the server ran one half of a prefill/decode pair")
         if (text(record, "dataset_name") or "").startswith(_SHARED_PREFIX) and not options.all_misses:
             raise Refused(Rule.CACHE_HITS, f"dataset {show(record.get('dataset_name'))} shares prefixes")
         return PartialIdentity(
             role=Role.SERVER if info else None,
-            engine=Engine.SGLANG if info else None,
+            engine=Engine.SGLANG if info or text(record, "backend") in _NATIVE else None,
             model=repository(text(info, "model_path") or "", None, options.models),
             quantization=_quantization(info),
             degrees=_degrees(info) if info else {},

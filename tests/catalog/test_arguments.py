@@ -139,6 +139,52 @@ def test_what_no_profile_measures_is_found(engine: Engine, args: list[str]) -> N
     assert reading.forbids is not None
 
 
+UNSTATED: dict[str, tuple[Engine, list[str]]] = {
+    "another type of the KV cache": (VLLM, ["--kv-cache-dtype", "fp8"]),
+    "the same with underscores and an equals sign": (VLLM, ["--kv_cache_dtype=fp8_e4m3"]),
+    "the same by prefix": (VLLM, ["--kv-cache-d", "fp8"]),
+    "the same out of a variable": (VLLM, ["--kv-cache-dtype=$(A)"]),
+    "no CUDA graphs": (VLLM, ["--enforce-eager"]),
+    "no optimization, glued": (VLLM, ["-O0"]),
+    "no optimization, apart": (VLLM, ["-O", "0"]),
+    "weights on the host": (VLLM, ["--cpu-offload-gb", "4"]),
+    "adapters": (VLLM, ["--enable-lora"]),
+    "32 bits": (VLLM, ["--dtype", "float32"]),
+    "SGLang's KV cache": (SGLANG, ["--kv-cache-dtype=fp8_e5m2"]),
+    "SGLang without CUDA graphs": (SGLANG, ["--disable-cuda-graph"]),
+    "SGLang's adapters": (SGLANG, ["--lora-paths", "a=b", "c=d", "--tp", "1"]),
+}
+
+
+@pytest.mark.parametrize(("engine", "args"), UNSTATED.values(), ids=UNSTATED.keys())
+def test_a_setting_that_no_identity_states_is_found(engine: Engine, args: list[str]) -> None:
+    reading = _read(engine, args, {"A": "fp8"})
+    assert isinstance(reading, EngineReading)
+    assert reading.unstated is not None
+    assert "declared identity" in reading.unstated.wanted
+
+
+PLAIN: dict[str, tuple[Engine, list[str]]] = {
+    "the default of the KV cache": (VLLM, ["--kv-cache-dtype", "auto"]),
+    "a KV cache of 16 bits": (VLLM, ["--kv-cache-dtype=bfloat16"]),
+    "the last occurrence wins": (VLLM, ["--kv-cache-dtype", "fp8", "--kv-cache-dtype", "auto"]),
+    "CUDA graphs that are switched on again": (VLLM, ["--enforce-eager", "--no-enforce-eager"]),
+    "full optimization": (VLLM, ["-O3"]),
+    "no weights on the host": (VLLM, ["--cpu-offload-gb", "0"]),
+    "adapters that are switched off": (VLLM, ["--no-enable-lora"]),
+    "16 bits": (VLLM, ["--dtype", "bfloat16"]),
+    "sizes of batches and memory": (VLLM, ["--max-num-seqs", "64", "--gpu-memory-utilization=0.9"]),
+    "SGLang's padding of CUDA graphs": (SGLANG, ["--disable-cuda-graph-padding", "--mem-fraction-static=0.8"]),
+}
+
+
+@pytest.mark.parametrize(("engine", "args"), PLAIN.values(), ids=PLAIN.keys())
+def test_a_setting_that_leaves_the_engine_plain_passes(engine: Engine, args: list[str]) -> None:
+    reading = _read(engine, args)
+    assert isinstance(reading, EngineReading)
+    assert reading.unstated is None
+
+
 @given(
     st.lists(st.text(max_size=12) | st.sampled_from(["-tp", "--config", "-dp=2", "$(A)", "--", "-q", "-1"]), max_size=8)
 )
