@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from catalog.arguments import ArgumentProblem, Arguments, Flag, FlagKind, Value, read_arguments
+from catalog.arguments import ArgumentProblem, Arguments, Flag, FlagKind, Value, expand, read_arguments
 from catalog.engine_settings import changed_setting
 from catalog.identity import MAX_DEGREE, Engine
 from catalog.inputs import RoleInput
@@ -56,6 +56,7 @@ _VLLM: Final = (
     Flag("--enforce-eager", ("--enforce-eager",), _SWITCH, ("--no-enforce-eager",)),
     Flag("--optimization-level", ("--optimization-level", "-O")),
     Flag("--cpu-offload-gb", ("--cpu-offload-gb",)),
+    Flag("--kv-offloading-size", ("--kv-offloading-size",)),
     Flag("--enable-lora", ("--enable-lora",), _SWITCH, ("--no-enable-lora",)),
 )
 
@@ -86,11 +87,13 @@ _SGLANG: Final = (
     Flag("--disable-cuda-graph", ("--disable-cuda-graph",), _SWITCH),
     Flag("--cpu-offload-gb", ("--cpu-offload-gb",)),
     Flag("--enable-lora", ("--enable-lora",), _SWITCH),
+    Flag("--enable-hierarchical-cache", ("--enable-hierarchical-cache",), _SWITCH),
     # Takes one or more adapters; with any of them, adapters are on.
     Flag("--lora-paths", ("--lora-paths",)),
 )
 
 _SPECULATIVE: Final = ("--speculative-config", "--speculative-algorithm")
+_ABOUT_SPECULATION: Final = ("--speculative-", "--spec-", "--num-speculative-")
 _MODELS: Final = ("--model", "--model-path")
 _OVERRIDES: Final = ("--hf-overrides", "--json-model-override-args")
 _LOAD_FORMATS_THAT_QUANTIZE: Final = ("bitsandbytes", "gguf")
@@ -120,15 +123,31 @@ def read_engine(role: RoleInput, engine: Engine) -> EngineReading | ArgumentProb
         return arguments
     if arguments.has("--config"):
         return ArgumentProblem("--config", "flags on the command line", "a configuration file that cannot be read")
+    related = _speculative_flag(role, flags)
     degrees = _vllm_degrees(arguments, role) if engine is Engine.VLLM else _sglang_degrees(arguments)
     if isinstance(degrees, ArgumentProblem):
         return degrees
     return EngineReading(
         **degrees,
         quantization=_quantization(arguments),
-        forbids=_forbidden(arguments),
+        forbids=_forbidden(arguments) or related,
         unstated=_unstated(arguments),
     )
+
+
+def _speculative_flag(role: RoleInput, flags: tuple[Flag, ...]) -> ArgumentProblem | None:
+    """Any flag about speculation that the table does not hold: versions differ in how many ways there are to ask for
+    it (`--num-speculative-tokens`, `--spec-method`, `--speculative-draft-model-path`); none is given for nothing."""
+    known = {spelling for flag in flags for spelling in flag.spellings}
+    for value, _ in expand(role.extra_args, role.env):
+        if value.text == "--":
+            break
+        name = value.text.partition("=")[0].partition(".")[0].replace("_", "-")
+        if name.startswith(_ABOUT_SPECULATION) and name not in known:
+            # Never the token itself: it may have come out of a variable.
+            about = next(prefix for prefix in _ABOUT_SPECULATION if name.startswith(prefix))
+            return ArgumentProblem(f"{about}…", "plain decoding, as in every profile", "speculative decoding")
+    return None
 
 
 def _forbidden(arguments: Arguments) -> ArgumentProblem | None:
@@ -164,7 +183,8 @@ def _quantization(arguments: Arguments) -> Value | None:
         load_format = arguments.values.get("--load-format")
         if load_format is not None and load_format.text.strip().lower() in _LOAD_FORMATS_THAT_QUANTIZE:
             return load_format
-        return arguments.values.get("--torchao-config") or None
+        found = arguments.values.get("--torchao-config")
+        return found if found is not None and found.text.strip() else None
     return found
 
 

@@ -7,6 +7,7 @@ tens of per cent and differ by model and card, so none is corrected for:
 - the KV cache in another type than the computation (capacity-data §5.5: it changes the capacity),
 - CUDA graphs switched off (`--enforce-eager`, `--disable-cuda-graph`, optimization level 0),
 - weights that are fetched from the host in every step (`--cpu-offload-gb`),
+- a KV cache that reaches into the memory of the host,
 - adapters (LoRA),
 - computation in 32 bits.
 """
@@ -44,6 +45,10 @@ def changed_setting(name: str, value: str) -> ChangedSetting | None:
         return ChangedSetting(flag, "an optimized engine", "optimization level 0")
     if flag == "--cpu-offload-gb" and text not in _OFF and not _is_zero(text):
         return ChangedSetting(flag, "0", "weights in the memory of the host")
+    if flag == "--kv-offloading-size" and text not in _OFF and not _is_zero(text):
+        return ChangedSetting(flag, "none", "a KV cache in the memory of the host")
+    if flag == "--enable-hierarchical-cache" and text not in ("false", "none", "null", "0"):
+        return ChangedSetting(flag, "none", "a KV cache in the memory of the host")
     if flag == "--enable-lora" and text not in ("false", "none", "null", "0"):
         return ChangedSetting(flag, "the model as its repository has it", "adapters (LoRA)")
     if flag == "--lora-paths" and text not in _OFF:

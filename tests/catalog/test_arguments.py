@@ -126,6 +126,9 @@ FORBIDDEN: dict[str, tuple[Engine, list[str]]] = {
     "vLLM speculation, member by member": (VLLM, ["--speculative-config.method", "eagle3"]),
     "the same with underscores and an equals sign": (VLLM, ["--speculative_config.num_speculative_tokens=3"]),
     "a member of an override": (VLLM, ["--hf-overrides.num_hidden_layers", "2"]),
+    "vLLM speculation of early versions": (VLLM, ["--num-speculative-tokens", "3"]),
+    "vLLM speculation in short": (VLLM, ["--spec-method=ngram"]),
+    "a draft model and no algorithm": (SGLANG, ["--speculative-draft-model-path", "a/b"]),
     "SGLang speculation": (SGLANG, ["--speculative-algo", "EAGLE"]),
     "an override of the model's configuration": (VLLM, ["--hf-overrides", '{"num_hidden_layers": 2}']),
     "another model on the command line": (VLLM, ["--model", "a/b"]),
@@ -149,6 +152,8 @@ UNSTATED: dict[str, tuple[Engine, list[str]]] = {
     "no optimization, apart": (VLLM, ["-O", "0"]),
     "weights on the host": (VLLM, ["--cpu-offload-gb", "4"]),
     "adapters": (VLLM, ["--enable-lora"]),
+    "a KV cache on the host": (VLLM, ["--kv-offloading-size", "100"]),
+    "SGLang's KV cache on the host": (SGLANG, ["--enable-hierarchical-cache"]),
     "32 bits": (VLLM, ["--dtype", "float32"]),
     "SGLang's KV cache": (SGLANG, ["--kv-cache-dtype=fp8_e5m2"]),
     "SGLang without CUDA graphs": (SGLANG, ["--disable-cuda-graph"]),
@@ -173,7 +178,10 @@ PLAIN: dict[str, tuple[Engine, list[str]]] = {
     "no weights on the host": (VLLM, ["--cpu-offload-gb", "0"]),
     "adapters that are switched off": (VLLM, ["--no-enable-lora"]),
     "16 bits": (VLLM, ["--dtype", "bfloat16"]),
+    "speculation after the end of the options": (VLLM, ["--", "--spec-method=ngram"]),
+    "SGLang's algorithm of none": (SGLANG, ["--speculative-algorithm", "none"]),
     "sizes of batches and memory": (VLLM, ["--max-num-seqs", "64", "--gpu-memory-utilization=0.9"]),
+    "an empty choice of torchao": (SGLANG, ["--torchao-config", ""]),
     "SGLang's padding of CUDA graphs": (SGLANG, ["--disable-cuda-graph-padding", "--mem-fraction-static=0.8"]),
 }
 
@@ -182,7 +190,7 @@ PLAIN: dict[str, tuple[Engine, list[str]]] = {
 def test_a_setting_that_leaves_the_engine_plain_passes(engine: Engine, args: list[str]) -> None:
     reading = _read(engine, args)
     assert isinstance(reading, EngineReading)
-    assert reading.unstated is None
+    assert (reading.unstated, reading.forbids, reading.quantization) == (None, None, None)
 
 
 @given(
