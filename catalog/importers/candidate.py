@@ -135,6 +135,8 @@ def judge(row: Candidate, options: ImportOptions) -> Measurement:
         requests=None if row.completed is None else int(row.completed),
         flags=tuple(sorted(flags)),
     )
+    if role is not Role.DECODE and point.tokens_per_second(Role.PREFILL) <= 0:
+        raise Refused(Rule.TOKEN_SUM, f"total {total:.6g} tokens/s hold no input beside {output:.6g} of output")
     incoherent = load_axis_problem(point, workload)
     if incoherent is not None:
         raise Refused(Rule.LITTLES_LAW, incoherent)

@@ -357,3 +357,18 @@ def test_a_thousand_roles_against_a_thousand_profiles_take_half_a_second() -> No
     priors: list[RolePrior] = [resolve_role(catalog, request) for request in requests]
     assert time.process_time() - start < 0.5
     assert [prior.reason for prior in priors].count(PriorReason.CATALOG_RESOLVED) == 500
+
+
+def test_a_decode_profile_that_counts_no_prompts_is_found_by_its_lengths() -> None:
+    profiles = [
+        profile_document(
+            role="Decode",
+            points=[point_document(8, rate, rate)],
+            workload={"inputTokens": lengths[0], "outputTokens": lengths[1]},
+        )
+        for rate, lengths in ((800.0, (1024, 1024)), (600.0, (8192, 1024)))
+    ]
+    request = _request(QWEN.replace("Server", "Decode"), observed=_observed(8.0))
+    capacity = resolve_role(load(*profiles), request).capacity
+    assert capacity is not None
+    assert (capacity.workload, capacity.seed_tokens_per_second) == ("8192/1024", 600.0)
