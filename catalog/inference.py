@@ -98,10 +98,12 @@ class IdentityRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """A role whose identity is known; `declared` where a person's annotation says it."""
+    """A role whose identity is known; `declared` where a person's annotation says it. `most_requests` is what one
+    replica runs at once by its own flags: no part of the identity, and a bound on the points that can serve."""
 
     identity: Identity
     declared: bool = False
+    most_requests: int | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -131,7 +133,9 @@ def infer_identity(role: RoleInput) -> RoleIdentity:
     parts = _Parts(role)
     result = parts.inferred() if role.declared is None else parts.declared(role.declared)
     if isinstance(result, Identity):
-        return Identified(result, declared=role.declared is not None, secrets=role.secrets)
+        return Identified(
+            result, declared=role.declared is not None, most_requests=role.most_requests, secrets=role.secrets
+        )
     return Unidentified(tuple(_redacted(refusal, role) for refusal in result), role.secrets)
 
 
