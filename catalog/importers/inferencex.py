@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from catalog.hardware import OTHER_FORMS
 from catalog.identity import (
+    MAX_DEGREE,
     Engine,
     Identity,
     Parallel,
@@ -247,9 +248,12 @@ def _deployment(row: Record, options: ImportOptions) -> _Deployment:
     else:
         tp = whole(row, "tp") or whole(row, "decode_tp")
         if tp is None:
-            raise Refused(Rule.MISSING_VALUE, "tp is absent")
+            dump = "; the row of a database names its configuration elsewhere: import what the API replies"
+            raise Refused(Rule.MISSING_VALUE, f"tp is absent{dump if 'config_id' in row else ''}")
         pp = degree(row, "pp") if "pp" in row else degree(row, "decode_pp")
         gpus = output_gpus = tp * pp * degree(row, "pcp_size")
+        if not 1 <= gpus <= MAX_DEGREE:
+            raise Refused(Rule.TOPOLOGY, f"tp × pp × pcp_size is {gpus:.6g} accelerators")
     try:
         if several:
             raise _several_workers(framework)

@@ -31,7 +31,8 @@ from catalog.schema import Source
 TOOL: Final = "sglang.bench_serving"
 # Clients of SGLang's own interface; the others speak to any server.
 _NATIVE: Final = ("sglang", "sglang-native")
-_SHARED_PREFIX: Final = ("generated-shared-prefix", "gsp", "mooncake", "trace")
+# Parts of the names of datasets whose prompts share tokens.
+_SHARED: Final = ("shared-prefix", "gsp", "mooncake", "trace", "multi-turn", "multiturn")
 
 
 def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Refusal]:
@@ -67,7 +68,10 @@ def _candidate(record: Any, file: SourceFile, options: ImportOptions) -> Candida
     reader = latency_reader(tuple(record), "_ms")
     ttft, itl, tpot = reader.quantiles(record, 1.0)
     mean_ttft, mean_itl, mean_tpot, _ = reader.means(record, 1.0)
-    errors = record.get("errors")
+    # Counted by recent versions, and one text per request with --output-details.
+    failed, errors = number(record, "failed"), record.get("errors")
+    if failed is None and isinstance(errors, list):
+        failed = float(sum(1 for error in errors if error))
     info = section(record, "server_info")
     lengths = whole(record, "random_input_len"), whole(record, "random_output_len")
     return Candidate(
@@ -89,7 +93,8 @@ def _candidate(record: Any, file: SourceFile, options: ImportOptions) -> Candida
         mean_tpot=mean_tpot,
         mean_e2el=number(record, "mean_e2e_latency_ms"),
         completed=completed,
-        failed=float(sum(1 for error in errors if error)) if isinstance(errors, list) else None,
+        failed=failed,
+        planned=number(record, "num_prompts"),
     )
 
 
@@ -103,8 +108,12 @@ def _identity(record: Record, info: Record, file: SourceFile, options: ImportOpt
             raise Refused(Rule.DISAGGREGATED, "a router spread the load over prefill and decode servers")
         if (text(info, "disaggregation_mode") or "null") != "null" or boolean(record, "pd_separated"):
             raise Refused(Rule.DISAGGREGATED, "the server ran one half of a prefill/decode pair")
-        if (text(record, "dataset_name") or "").startswith(_SHARED_PREFIX) and not options.all_misses:
-            raise Refused(Rule.CACHE_HITS, f"dataset {show(record.get('dataset_name'))} shares prefixes")
+        dataset = (text(record, "dataset_name") or "").lower().replace("_", "-")
+        if any(part in dataset for part in _SHARED) and not options.all_misses:
+            shown = show(record.get("dataset_name"))
+            raise Refused(
+                Rule.CACHE_HITS, f"prompts of dataset {shown} share tokens: add --all-misses if the cache was off"
+            )
         return PartialIdentity(
             role=Role.SERVER if info else None,
             engine=Engine.SGLANG if info or text(record, "backend") in _NATIVE else None,
