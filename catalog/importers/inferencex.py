@@ -169,7 +169,7 @@ def _candidate(
         source=Source(
             tool=TOOL,
             image=deployment.image or options.image,
-            run=_run_of(text(row, "run_url") or "") or run,
+            run=(_run_of(url) if (url := text(row, "run_url")) else None) or run,
             date=_day(text(row, "date")) or options.date,
             recipe_fingerprint=text(row, "recipe_fingerprint"),
         ),
