@@ -55,6 +55,7 @@ _VLLM: Final = (
     Flag("--dtype", ("--dtype",)),
     Flag("--enforce-eager", ("--enforce-eager",), _SWITCH, ("--no-enforce-eager",)),
     Flag("--optimization-level", ("--optimization-level", "-O")),
+    Flag("--compilation-config", ("--compilation-config", "-cc")),
     Flag("--cpu-offload-gb", ("--cpu-offload-gb",)),
     Flag("--kv-offloading-size", ("--kv-offloading-size",)),
     Flag("--enable-lora", ("--enable-lora",), _SWITCH, ("--no-enable-lora",)),

@@ -14,11 +14,14 @@ tens of per cent and differ by model and card, so none is corrected for:
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 _OFF: Final = frozenset(("", "none", "null", "false", "{}", "[]"))
 _SIXTEEN_BITS: Final = frozenset(("auto", "bfloat16", "bf16", "float16", "fp16", "half"))
 _THIRTY_TWO_BITS: Final = frozenset(("float", "float32", "fp32"))
+# In JSON and as members: {"cudagraph_mode": "NONE"}, cudagraph_mode=NONE, mode=0.
+_UNCOMPILED: Final = re.compile(r'(?<![a-z_])(?:cudagraph_mode|mode|level)["\s]*[:=]["\s]*(?:none|0)(?![a-z0-9_])')
 
 
 class ChangedSetting(NamedTuple):
@@ -41,8 +44,8 @@ def changed_setting(name: str, value: str) -> ChangedSetting | None:
         return ChangedSetting(flag, "auto", "computation in 32 bits")
     if flag in ("--enforce-eager", "--disable-cuda-graph") and text not in ("false", "none", "null", "0"):
         return ChangedSetting(flag, "CUDA graphs", "an engine without CUDA graphs")
-    if flag == "--optimization-level" and text == "0":
-        return ChangedSetting(flag, "an optimized engine", "optimization level 0")
+    if flag in ("--compilation-config", "--optimization-level") and (text == "0" or _UNCOMPILED.search(text)):
+        return ChangedSetting(flag, "an optimized engine", "an engine without compilation or CUDA graphs")
     if flag == "--cpu-offload-gb" and text not in _OFF and not _is_zero(text):
         return ChangedSetting(flag, "0", "weights in the memory of the host")
     if flag == "--kv-offloading-size" and text not in _OFF and not _is_zero(text):
