@@ -155,12 +155,15 @@ def _refuse_shared_prompts(record: Record, options: ImportOptions) -> None:
     """Overrides of a sweep and metadata may say which prompts were sent."""
     if options.all_misses:
         return
-    dataset = str(record.get("dataset_name") or "")
+    found = None
+    if "prefix" in str(record.get("dataset_name") or ""):
+        found = f"dataset_name is {show(record.get('dataset_name'))}"
     for name in ("random_prefix_len", "prefix_repetition_prefix_len"):
-        if (number(record, name) or 0) > 0:
-            dataset = f"{dataset or 'random'} with {name}={show(record.get(name))}"
-    if "prefix" in dataset:
-        raise Refused(Rule.CACHE_HITS, f"prompts share prefixes ({dataset}): add --all-misses if the cache was off")
+        length = number(record, name)
+        if length is not None and length > 0:
+            found = f"{name} is {length:g}"
+    if found is not None:
+        raise Refused(Rule.CACHE_HITS, f"prompts share prefixes ({found}): add --all-misses if the cache was off")
 
 
 def _engine(record: Record) -> Engine | None:
