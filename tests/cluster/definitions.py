@@ -28,7 +28,7 @@ async def install(api: Api, crd: dict[str, Any]) -> Resource:
     from the moment that its names are accepted, which is a little earlier."""
     (await api("POST", CRDS.path(), crd)).ok()
     resource = Resource(crd["spec"]["group"], "v1alpha1", "gadgets", "Gadget")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not await _is_established(api, crd["metadata"]["name"]) or (await api.list(resource)).status != 200:
             await asyncio.sleep(0.05)
     return resource
