@@ -20,7 +20,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES = 16 << 20  # a prompt of a million tokens in plain text is about 4 MiB
 
-_CLIENT_GONE = 499  # nobody reads it; nginx writes this into its log
+CLIENT_GONE = 499  # nobody reads it; nginx writes this into its log
 
 
 class AddressInUse(OperationFailed):
@@ -65,7 +65,7 @@ class HttpServer:
         try:
             return await self._handler(request)
         except ClientConnectionResetError:
-            return web.Response(status=_CLIENT_GONE)
+            return web.Response(status=CLIENT_GONE)
 
     async def stop(self, grace_seconds: float = 0.0) -> None:
         """Accept nothing more, give requests in progress `grace_seconds` of wall time, then close. Idempotent."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 
 from controller.embedded.apiserver.access import ADMIN, ANONYMOUS, Access
 from controller.embedded.apiserver.builtins import install_builtins
@@ -54,6 +54,7 @@ from controller.embedded.apiserver.streams import drop, stall
 from controller.embedded.apiserver.targets import Target
 from controller.embedded.apiserver.webhooks import ResolveService, Webhooks
 from controller.embedded.apiserver.workqueue import WorkQueue
+from controller.embedded.httpserver import CLIENT_GONE
 from controller.foundation import Clock, OperationFailed, Resource
 
 _LOG = logging.getLogger(__name__)
@@ -298,6 +299,10 @@ class ApiServer:
         except ApiError as error:
             status = error.code
             return _failed(error)
+        except ClientConnectionResetError:
+            # Noticed while writing, in the turn of the loop in which the client closed: an end like any other.
+            status = 200
+            return web.Response(status=CLIENT_GONE)
         except Exception:  # noqa: BLE001  # a server outlives any request; the client learns that it is not its fault
             _LOG.exception("%s %s failed", request.method, request.path)
             status = 500

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from tests.embedded.apiserver.conftest import CONFIG_MAPS, PODS, WIDGETS, Client, Start, config_map, widget
 
@@ -277,3 +280,19 @@ async def test_a_watcher_that_does_not_keep_up_is_sent_away(api: Client) -> None
     while (lines := await watcher.next_lines()) is not None:
         taken += len(lines)
     assert 0 < taken < 40
+
+
+async def test_a_watcher_that_is_gone_when_its_next_event_is_written_is_no_error(
+    api: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def closing(*_: object) -> None:
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    watch = await api.watch(PATH, resourceVersion=str(api.server.store.resource_version))
+    monkeypatch.setattr(web.StreamResponse, "write", closing)
+    with caplog.at_level(logging.ERROR):
+        api.server.put(config_map("a"))
+        with pytest.raises(aiohttp.ClientError):
+            await watch.rest()
+    assert caplog.records == []
+    assert [record.status for record in api.server.requests if record.info.verb == "watch"] == [200]
