@@ -73,9 +73,13 @@ class Replica:
 
     @property
     def served(self) -> bool:
-        """A request may have reached it: it was offered once, or what answers for it is Ready."""
+        """A request may have reached it: it was offered once, or what answers for it is Ready. A Pod that has lost the
+        annotation that each is created with may have lost the one that would tell."""
         offered = any(
-            pod.eligible or pod.metadata.annotation(FIRST_ELIGIBLE_ANNOTATION) is not None for pod in self.members
+            pod.eligible
+            or pod.metadata.annotation(FIRST_ELIGIBLE_ANNOTATION) is not None
+            or pod.metadata.annotation(FINGERPRINT_ANNOTATION) is None
+            for pod in self.members
         )
         return offered or any(pod.ready for pod in self.answering or self.members)
 
@@ -98,10 +102,6 @@ class Replica:
     def hands_over(self) -> bool:
         """Prefill and decode replicas hold blocks for each other after a request has left their queues."""
         return any(pod.metadata.label(ROLE_KIND_LABEL) in _DISAGGREGATED for pod in self.members)
-
-    def made_from(self, fingerprint: str) -> bool:
-        """Every member was created from this spec."""
-        return all(pod.metadata.annotation(FINGERPRINT_ANNOTATION) == fingerprint for pod in self.members)
 
 
 def group_replicas(deployment: str, pods: Iterable[Pod]) -> list[Replica]:
