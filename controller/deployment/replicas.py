@@ -73,15 +73,16 @@ class Replica:
 
     @property
     def served(self) -> bool:
-        """A request may have reached it: it was offered once, or what answers for it is Ready. A Pod that has lost the
-        annotation that each is created with may have lost the one that would tell."""
+        """A request may have reached it: it was offered once, or what answers for it is Ready."""
         offered = any(
-            pod.eligible
-            or pod.metadata.annotation(FIRST_ELIGIBLE_ANNOTATION) is not None
-            or pod.metadata.annotation(FINGERPRINT_ANNOTATION) is None
-            for pod in self.members
+            pod.eligible or pod.metadata.annotation(FIRST_ELIGIBLE_ANNOTATION) is not None for pod in self.members
         )
         return offered or any(pod.ready for pod in self.answering or self.members)
+
+    @property
+    def stripped(self) -> bool:
+        """A member has lost an annotation that each is created with, so it may have lost others that would tell."""
+        return any(pod.metadata.annotation(FINGERPRINT_ANNOTATION) is None for pod in self.members)
 
     @property
     def answering(self) -> tuple[Pod, ...]:

@@ -72,6 +72,7 @@ EXTERNAL = group(0, {}, {"scraped": True})
         pytest.param(group(0, {}, {}), [IDLE], Load.IDLE, "idle", id="a follower is not asked"),
         pytest.param(group(0, {"phase": "Failed"}, {"scraped": True}), [IDLE], Load.IDLE, "idle", id="nor is a member that has ended"),
         pytest.param(single(0, scraped=False), [], Load.UNSUPPORTED, "took over", id="without metrics nobody can say"),
+        pytest.param(single(0, scraped=False, made_from=None), [], Load.UNSUPPORTED, "lost its annotations, prometheus.io/scrape", id="nor where somebody took the annotations away"),
     ],
 )  # fmt: skip
 async def test_a_look_at_all_answering_members(replica: Replica, loads: list[MemberLoad], load: Load, says: str):
