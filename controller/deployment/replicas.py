@@ -17,7 +17,7 @@ from controller.deployment.names import (
     replica_name,
 )
 
-_DISAGGREGATED = {str(kind).lower() for kind in (RoleKind.PREFILL, RoleKind.DECODE)}
+_HANDING_OVER = {str(kind).lower() for kind in (RoleKind.PREFILL, RoleKind.DECODE, RoleKind.ENCODE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,10 @@ class Replica:
 
     @property
     def hands_over(self) -> bool:
-        """Prefill and decode replicas hold blocks for each other after a request has left their queues."""
-        return any(pod.metadata.label(ROLE_KIND_LABEL) in _DISAGGREGATED for pod in self.members)
+        """Prefill and decode replicas hold blocks for each other after a request has left their queues; an encoder may
+        hold embeddings that the prefill side has still to fetch (SGLang's, with the transfer backend mooncake, counts a
+        request as ended before that)."""
+        return any(pod.metadata.label(ROLE_KIND_LABEL) in _HANDING_OVER for pod in self.members)
 
 
 def group_replicas(deployment: str, pods: Iterable[Pod]) -> list[Replica]:
