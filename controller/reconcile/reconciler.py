@@ -28,6 +28,7 @@ from controller.api import (
     ModelDeployment,
     ScalerSpec,
     ScalerStatus,
+    Summary,
     drop_condition,
     validate_against_target,
 )
@@ -59,6 +60,7 @@ from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
     condition,
     invalid_spec_message,
+    observed_summary,
     with_conditions,
 )
 from controller.reconcile.reporter import Reporter
@@ -171,7 +173,13 @@ class Reconciler:
         if spec.suspend:
             bound = BoundState(None, BoundReason.SUSPENDED, "suspended: nothing is planned, nothing is written")
             return await self._stop(
-                key, scaler, status, memory, Guard(ActiveReason.SUSPENDED, "spec.suspend is true"), bound
+                key,
+                scaler,
+                status,
+                memory,
+                Guard(ActiveReason.SUSPENDED, "spec.suspend is true"),
+                bound,
+                None if target is None else observed_summary(spec, target),
             )
         if target is None:
             name = spec.target_ref.name
@@ -199,9 +207,10 @@ class Reconciler:
                 memory,
                 Guard(ActiveReason.TARGET_UNSUPPORTED, "the target is being deleted"),
                 bound,
+                observed_summary(spec, target),
             )
         if (guard := _refusal(spec, target)) is not None:
-            return await self._stop(key, scaler, status, memory, guard)
+            return await self._stop(key, scaler, status, memory, guard, summary=observed_summary(spec, target))
         return await self._tick_when_due(key, scaler, spec, status, target, memory)
 
     async def _tick_when_due(
@@ -274,8 +283,10 @@ class Reconciler:
         memory: ScalerMemory,
         guard: Guard,
         bound: BoundState | None = None,
+        summary: Summary | None = None,
     ) -> ReconcileOutcome:
-        """Report why there is no planning; a change of the scaler or its target wakes the key again."""
+        """Report why there is no planning; a change of the scaler or its target wakes the key again. `summary`: what is
+        seen all the same."""
         # Nothing is known of the roles any more, and a gauge that stands still would be believed.
         namespace, _, name = key.partition("/")
         self._metrics.keep_roles(namespace, name, ())
@@ -284,7 +295,7 @@ class Reconciler:
         if bound is not None:
             new.append(condition(ConditionType.BOUND, False, bound.reason, bound.message, generation))
         # What was decided last stays readable, dated by lastDecisionTime. What is said of samples, limits and the
-        # target's retirement would be read as of now, and nobody looks at them.
+        # target's retirement would be read as of now, and nobody looks at them; so would the printer columns.
         kept = status.conditions
         for stale in (
             ConditionType.METRICS_AVAILABLE,
@@ -292,7 +303,7 @@ class Reconciler:
             ConditionType.RETIREMENT_BLOCKED,
         ):
             kept = drop_condition(kept, stale)
-        changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept)
+        changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept, summary=summary)
         outcome = await self._reporter.write(
             key, scaler, status, with_conditions(changed, new, self._clock.now()), memory
         )

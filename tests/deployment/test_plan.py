@@ -199,3 +199,16 @@ def test_pods_are_grouped_by_role_and_ordinal_and_ordered_by_seat():
 )  # fmt: skip
 def test_whether_a_request_may_have_reached_a_replica(replica: Replica, served: bool):
     assert replica.served is served
+
+
+@pytest.mark.parametrize(
+    ("kind", "hands_over"),
+    [
+        pytest.param("prefill", True, id="blocks for the decode side"),
+        pytest.param("decode", True, id="blocks from the prefill side"),
+        pytest.param("encode", True, id="embeddings for the prefill side"),
+        pytest.param("server", False, id="one that does everything itself"),
+    ],
+)
+def test_who_holds_something_for_another_after_a_request_has_left_its_queues(kind: str, hands_over: bool):
+    assert single(0, kind=kind).hands_over is hands_over
