@@ -20,12 +20,16 @@ from controller.foundation import KubeObject, OwnerReference
 T = TypeVar("T", bound=KubeObject)
 
 _MAX_OWNERS = 10_000
+# Namespaces and what labels hold. A pool of our own, because `sys.intern` looks through every name in the process.
+_MAX_STRINGS = 10_000
 # Keys that nobody reads; beyond this they are as many as the objects, and not worth knowing.
 _MAX_UNREAD = 1_000
 
 
 def lean(*, annotations: tuple[str, ...] = ()) -> Callable[[T], T]:
     """A transform that keeps the annotations whose keys begin with one of the prefixes, and shares what repeats."""
+    strings: dict[str, str] = {}
+    share = strings.setdefault
     share_owners = _OwnerPool().share
     pick = _AnnotationFilter(annotations).pick
 
@@ -33,10 +37,15 @@ def lean(*, annotations: tuple[str, ...] = ()) -> Callable[[T], T]:
         meta = obj.metadata
         if found := meta.annotations:
             force_setattr(meta, "annotations", pick(found))
-        force_setattr(meta, "namespace", sys.intern(meta.namespace))
+        namespace = meta.namespace
+        force_setattr(meta, "namespace", share(namespace, namespace))
         if labels := meta.labels:
             # Decoders share short keys only; those with a prefix are as many strings as there are objects.
-            force_setattr(meta, "labels", {sys.intern(key): sys.intern(value) for key, value in labels.items()})
+            values = labels.values()
+            shared = zip(map(share, labels, labels), map(share, values, values), strict=True)
+            force_setattr(meta, "labels", dict(shared))
+            if len(strings) > _MAX_STRINGS:
+                strings.clear()  # values come and go; those that live are soon back
         if meta.owner_references:
             force_setattr(meta, "owner_references", share_owners(meta.owner_references))
         return obj

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from controller.foundation import ObjectMeta, OwnerReference
 from controller.kube import lean
 from tests.kube.scripted_client import Thing
@@ -60,3 +62,18 @@ def test_values_are_the_same_as_before_and_twice_is_once() -> None:
     assert once.metadata.labels == {"app": "engine"}
     assert once.metadata.namespace == "team"
     assert shrink(once) == once
+
+
+def test_labels_that_every_object_has_for_itself_do_not_pile_up() -> None:
+    """`statefulset.kubernetes.io/pod-name` is another one for each Pod: the pool forgets, and sharing begins anew."""
+    shrink = lean()
+    first = [fresh(f"pod-{number}") for number in range(30_000)]
+    for name in first:
+        labels = shrink(Thing(ObjectMeta(name=name, labels={"pod-name": name, "app": fresh("engine")}))).metadata.labels
+        assert labels == {"pod-name": name, "app": "engine"}
+    never_seen = [fresh("pod")]
+    assert sys.getrefcount(first[0]) == sys.getrefcount(never_seen[0]), "nobody holds the early ones"
+    one, two = shrink(make("a")).metadata.labels, shrink(make("b")).metadata.labels
+    assert one is not None
+    assert two is not None
+    assert one["app"] is two["app"]
