@@ -11,8 +11,9 @@ serve nobody meanwhile. Hence:
   from that spec, or saw carry its fingerprint; and after a restart every place of which the stored condition says so
   for the present generation, or says that its rollout was stopped.
 
-So a place is made again once for each change of its spec, whatever the reason. A changed spec begins anew; so do Pods
-that are made again after a person has deleted them, as soon as they keep what was written on them.
+So one process makes a place again once at most for each change of its spec, whatever the reason. One that starts in the
+middle of a rollout, or after a change that nobody carried out, may do so once more. A changed spec begins anew; so do
+Pods that are made again after a person has deleted them, as soon as they keep what was written on them.
 """
 
 from __future__ import annotations
