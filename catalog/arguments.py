@@ -148,8 +148,14 @@ def read_arguments(
             index += 1
         if unresolved:
             return ArgumentProblem(flag.name, "a literal value", "a reference to an undefined variable")
-        values[flag.name] = Value(f"{member}={found.text}", found.hidden) if member else found
+        values[flag.name] = _with_member(values.get(flag.name), member, found) if member else found
     return Arguments(values)
+
+
+def _with_member(known: Value | None, member: str, found: Value) -> Value:
+    """A JSON flag with one more member: the engine adds it to those that were given before."""
+    text = f"{member}={found.text}"
+    return Value(text, found.hidden) if known is None else Value(f"{known.text};{text}", known.hidden or found.hidden)
 
 
 def _is_flag(token: str) -> bool:
@@ -181,6 +187,9 @@ def _match(token: str, table: Mapping[str, tuple[Flag, bool]], underscores: bool
         return _by_prefix(name, value, table)
     if name in table:
         return _Match(*table[name], value)
+    short, _, member = name.partition(".")
+    if underscores and member and short in table:
+        return _Match(*table[short], value, member)
     one_letter = token[:2]
     if one_letter in table:  # -n2: only one-letter spellings take a glued value
         flag, on = table[one_letter]

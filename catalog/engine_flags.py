@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from catalog.arguments import ArgumentProblem, Arguments, Flag, FlagKind, Value, read_arguments
+from catalog.arguments import ArgumentProblem, Arguments, Flag, FlagKind, Value, expand, read_arguments
+from catalog.engine_settings import changed_setting
 from catalog.identity import MAX_DEGREE, Engine
 from catalog.inputs import RoleInput
 
@@ -50,6 +51,14 @@ _VLLM: Final = (
     Flag("--hf-overrides", ("--hf-overrides",)),
     # One flag with its old name, so that a prefix of them all is not ambiguous.
     Flag("--speculative-config", ("--speculative-config", "-sc", "--speculative-model")),
+    Flag("--kv-cache-dtype", ("--kv-cache-dtype",)),
+    Flag("--dtype", ("--dtype",)),
+    Flag("--enforce-eager", ("--enforce-eager",), _SWITCH, ("--no-enforce-eager",)),
+    Flag("--optimization-level", ("--optimization-level", "-O")),
+    Flag("--compilation-config", ("--compilation-config", "-cc")),
+    Flag("--cpu-offload-gb", ("--cpu-offload-gb",)),
+    Flag("--kv-offloading-size", ("--kv-offloading-size",)),
+    Flag("--enable-lora", ("--enable-lora",), _SWITCH, ("--no-enable-lora",)),
 )
 
 _SGLANG: Final = (
@@ -74,9 +83,18 @@ _SGLANG: Final = (
     Flag("--model-path", ("--model-path", "--model")),
     Flag("--json-model-override-args", ("--json-model-override-args",)),
     Flag("--speculative-algorithm", ("--speculative-algorithm", "--speculative-algo")),
+    Flag("--kv-cache-dtype", ("--kv-cache-dtype",)),
+    Flag("--dtype", ("--dtype",)),
+    Flag("--disable-cuda-graph", ("--disable-cuda-graph",), _SWITCH),
+    Flag("--cpu-offload-gb", ("--cpu-offload-gb",)),
+    Flag("--enable-lora", ("--enable-lora",), _SWITCH),
+    Flag("--enable-hierarchical-cache", ("--enable-hierarchical-cache",), _SWITCH),
+    # Takes one or more adapters; with any of them, adapters are on.
+    Flag("--lora-paths", ("--lora-paths",)),
 )
 
 _SPECULATIVE: Final = ("--speculative-config", "--speculative-algorithm")
+_ABOUT_SPECULATION: Final = ("--speculative-", "--spec-", "--num-speculative-")
 _MODELS: Final = ("--model", "--model-path")
 _OVERRIDES: Final = ("--hf-overrides", "--json-model-override-args")
 _LOAD_FORMATS_THAT_QUANTIZE: Final = ("bitsandbytes", "gguf")
@@ -84,7 +102,8 @@ _LOAD_FORMATS_THAT_QUANTIZE: Final = ("bitsandbytes", "gguf")
 
 @dataclass(frozen=True, slots=True)
 class EngineReading:
-    """Degrees without `gpus` (which the Pods say), the quantization flag, and what forbids a match altogether."""
+    """Degrees without `gpus` (which the Pods say), the quantization flag, what forbids a match altogether, and the
+    first setting that no identity states."""
 
     tp: int
     ep: int
@@ -94,6 +113,7 @@ class EngineReading:
     cp: int
     quantization: Value | None
     forbids: ArgumentProblem | None
+    unstated: ArgumentProblem | None
 
 
 def read_engine(role: RoleInput, engine: Engine) -> EngineReading | ArgumentProblem:
@@ -104,14 +124,31 @@ def read_engine(role: RoleInput, engine: Engine) -> EngineReading | ArgumentProb
         return arguments
     if arguments.has("--config"):
         return ArgumentProblem("--config", "flags on the command line", "a configuration file that cannot be read")
+    related = _speculative_flag(role, flags)
     degrees = _vllm_degrees(arguments, role) if engine is Engine.VLLM else _sglang_degrees(arguments)
     if isinstance(degrees, ArgumentProblem):
         return degrees
     return EngineReading(
         **degrees,
         quantization=_quantization(arguments),
-        forbids=_forbidden(arguments),
+        forbids=_forbidden(arguments) or related,
+        unstated=_unstated(arguments),
     )
+
+
+def _speculative_flag(role: RoleInput, flags: tuple[Flag, ...]) -> ArgumentProblem | None:
+    """Any flag about speculation that the table does not hold: versions differ in how many ways there are to ask for
+    it (`--num-speculative-tokens`, `--spec-method`, `--speculative-draft-model-path`); none is given for nothing."""
+    known = {spelling for flag in flags for spelling in flag.spellings}
+    for value, _ in expand(role.extra_args, role.env):
+        if value.text == "--":
+            break
+        name = value.text.partition("=")[0].partition(".")[0].replace("_", "-")
+        if name.startswith(_ABOUT_SPECULATION) and name not in known:
+            # Never the token itself: it may have come out of a variable.
+            about = next(prefix for prefix in _ABOUT_SPECULATION if name.startswith(prefix))
+            return ArgumentProblem(f"{about}…", "plain decoding, as in every profile", "speculative decoding")
+    return None
 
 
 def _forbidden(arguments: Arguments) -> ArgumentProblem | None:
@@ -129,6 +166,16 @@ def _forbidden(arguments: Arguments) -> ArgumentProblem | None:
     return None
 
 
+def _unstated(arguments: Arguments) -> ArgumentProblem | None:
+    for name, value in arguments.values.items():
+        changed = changed_setting(name, value.text)
+        if changed is not None:
+            return ArgumentProblem(
+                name, f"{changed.wanted}, as in measurements, or a declared identity measured with it", changed.what
+            )
+    return None
+
+
 def _quantization(arguments: Arguments) -> Value | None:
     found = arguments.values.get("--quantization")
     if found is not None and found.text.strip().lower() in ("", "none", "null"):
@@ -137,7 +184,8 @@ def _quantization(arguments: Arguments) -> Value | None:
         load_format = arguments.values.get("--load-format")
         if load_format is not None and load_format.text.strip().lower() in _LOAD_FORMATS_THAT_QUANTIZE:
             return load_format
-        return arguments.values.get("--torchao-config") or None
+        found = arguments.values.get("--torchao-config")
+        return found if found is not None and found.text.strip() else None
     return found
 
 

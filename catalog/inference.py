@@ -6,6 +6,8 @@ guessed.
 name.
 - Engine and degrees: the role's arguments and variables by the engine's own rules; a take-over command, a configuration
   file or a shell string cannot be read.
+- Settings that change the speed and that no identity states (the type of the KV cache, CUDA graphs, adapters) are
+  refused; a declaration says that the catalog was measured with them.
 - Hardware: the InstanceType, else the labels of its nodes; slices and partitions are other hardware.
 - The degrees must multiply out to the accelerators that the role's Pods hold.
 
@@ -62,6 +64,7 @@ class IdentityProblem(StrEnum):
     TAKE_OVER_COMMAND = "TakeOverCommand"
     ARGUMENTS_UNREADABLE = "ArgumentsUnreadable"
     NOT_PLAIN = "NotPlain"
+    SETTING_UNSTATED = "SettingUnstated"
     MODEL_UNKNOWN = "ModelUnknown"
     QUANTIZATION_UNKNOWN = "QuantizationUnknown"
     QUANTIZATION_CONTRADICTED = "QuantizationContradicted"
@@ -95,10 +98,12 @@ class IdentityRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """A role whose identity is known; `declared` where a person's annotation says it."""
+    """A role whose identity is known; `declared` where a person's annotation says it. `most_requests` is what one
+    replica runs at once by its own flags: no part of the identity, and a bound on the points that can serve."""
 
     identity: Identity
     declared: bool = False
+    most_requests: int | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -128,7 +133,9 @@ def infer_identity(role: RoleInput) -> RoleIdentity:
     parts = _Parts(role)
     result = parts.inferred() if role.declared is None else parts.declared(role.declared)
     if isinstance(result, Identity):
-        return Identified(result, declared=role.declared is not None, secrets=role.secrets)
+        return Identified(
+            result, declared=role.declared is not None, most_requests=role.most_requests, secrets=role.secrets
+        )
     return Unidentified(tuple(_redacted(refusal, role) for refusal in result), role.secrets)
 
 
@@ -156,6 +163,7 @@ class _Parts:
         self.engine = self._engine()
         self.model = self._model(role.artifact)
         self.reading = self._reading()
+        self.setting = self._setting()
         self.quantization = self._quantization()
         self.hardware = self._hardware()
         self.parallel = self._parallel()
@@ -188,6 +196,7 @@ class _Parts:
             self.kind,
             self.engine,
             self.reading,
+            self.setting,
             self.model,
             self.quantization,
             self.hardware,
@@ -290,6 +299,13 @@ class _Parts:
             problem = reading.forbids
             return self._refusal(IdentityProblem.NOT_PLAIN, problem.flag, problem.wanted, problem.found)
         return reading
+
+    def _setting(self) -> IdentityRefusal | None:
+        """Apart from the reading, which stands: a declaration settles the setting and nothing else."""
+        if isinstance(self.reading, IdentityRefusal) or self.reading.unstated is None:
+            return None
+        problem = self.reading.unstated
+        return self._refusal(IdentityProblem.SETTING_UNSTATED, problem.flag, problem.wanted, problem.found)
 
     def _quantization(self) -> Quantization | IdentityRefusal | None:
         named: tuple[Quantization, ...] = ()

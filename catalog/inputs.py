@@ -57,6 +57,8 @@ class RoleInput:
     extra_args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     image: str | None = None
+    # The most requests that one replica runs at once by its own flags; None where they do not say.
+    most_requests: int | None = None
     sliced: bool = False
     partitioned_profile: str = ""
     artifact: ArtifactInput | None = None

@@ -13,7 +13,15 @@ from decimal import Decimal
 
 from catalog.inputs import ArtifactInput, HardwareInput, Hub, RoleInput
 from catalog.role_hardware import group_label, says_hardware
-from controller.api import IDENTITY_ANNOTATION_PREFIX, InstanceType, ModelArtifact, ModelDeployment, Node, decode_view
+from controller.api import (
+    IDENTITY_ANNOTATION_PREFIX,
+    InstanceType,
+    ModelArtifact,
+    ModelDeployment,
+    Node,
+    decode_view,
+    engine_request_limit,
+)
 from controller.api import Hub as SourceHub
 from controller.foundation import FieldError, UsageError, parse_quantity
 
@@ -54,6 +62,7 @@ def role_input(
         extra_args=role.extra_args or (),
         env=tuple((variable.name, variable.value) for variable in role.env or ()),
         image=role.image or None,
+        most_requests=engine_request_limit(role, deployment.spec.engine.name),
         sliced=any(share for share in shares),
         partitioned_profile=resources.accelerator_partitioned_profile if resources else "",
         artifact=_artifact(deployment, artifact),

@@ -2,9 +2,9 @@
 
 All points are looked at, because a latency may fall and rise again along a sweep (70 of 898 steps of the official
 rows do). A quantile that was not measured is read between its two nearest neighbours and never beyond them; a point
-at which the wanted quantile cannot be read does not pass. When the highest measured concurrency passes, the sweep
-ended before the replica did: its throughput is a conservative bound and the selection says ExplicitSaturation;
-otherwise Bracketed.
+at which the wanted quantile cannot be read does not pass. When the highest measured concurrency passes (of those that
+the engine's own limit on running requests allows), the sweep ended before the replica did: its throughput is a
+conservative bound and the selection says ExplicitSaturation; otherwise Bracketed.
 """
 
 from __future__ import annotations
@@ -60,9 +60,19 @@ class _Judged(NamedTuple):
     excess: float
 
 
-def choose_point(profile: Profile, targets: LatencyTargets) -> OperatingPoint | NoPoint:
-    """The operating point of a profile. The targets that the role needs must be set (`LatencyTargets.needed_by`)."""
-    judged = [_judge(point, profile.role, targets) for point in profile.points]
+def choose_point(
+    profile: Profile, targets: LatencyTargets, most_requests: int | None = None
+) -> OperatingPoint | NoPoint:
+    """The operating point of a profile. The targets that the role needs must be set (`LatencyTargets.needed_by`).
+    `most_requests` is what the engine runs at once: it queues what is beyond, and never reaches a higher point."""
+    reachable = [point for point in profile.points if most_requests is None or point.concurrency <= most_requests]
+    if not reachable:
+        lowest = profile.points[0].concurrency
+        return NoPoint(
+            f"the engine runs at most {most_requests} requests at once by its own flags, and the lowest measured "
+            f"concurrency is {lowest}"
+        )
+    judged = [_judge(point, profile.role, targets) for point in reachable]
     passing = [entry for entry in judged if entry.excess <= 1]
     if not passing:
         return NoPoint(

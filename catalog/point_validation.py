@@ -75,6 +75,8 @@ def _point(value: object, path: str, role: Role | None, f: Findings) -> Point | 
             f"{path}.outputTokensPerSecond",
             f"is above the total ({output:g} > {total:g}): total counts input and output",
         )
+    elif total is not None and output == total and role is not Role.DECODE:
+        f.add(f"{path}.totalTokensPerSecond", f"equals the output ({total:g}): total counts input and output")
     ttft, itl, tpot = (
         _quantiles(raw, name, path, f) for name in ("ttftMilliseconds", "itlMilliseconds", "tpotMilliseconds")
     )

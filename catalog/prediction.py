@@ -155,14 +155,19 @@ def _line(measured: list[tuple[float, float]], at: float) -> float:
 
 
 def best_concurrency(
-    fit: MixFit, mix: ObservedMix, *, ttft_seconds: float | None, tpot_seconds: float | None
+    fit: MixFit,
+    mix: ObservedMix,
+    *,
+    ttft_seconds: float | None,
+    tpot_seconds: float | None,
+    most_requests: int | None = None,
 ) -> Prediction | None:
     """The prediction of highest total among the measured concurrencies, not beyond the largest that all workloads
-    share, whose predicted medians keep the targets with a guard. None where none does or a latency cannot be
-    predicted."""
+    share nor beyond what the engine runs at once, whose predicted medians keep the targets with a guard. None where
+    none does or a latency cannot be predicted."""
     best: Prediction | None = None
     for concurrency in fit.grid:
-        if concurrency > fit.largest_common:
+        if concurrency > fit.largest_common or (most_requests is not None and concurrency > most_requests):
             break
         latency = predict_latency(fit, concurrency, mix)
         if ttft_seconds is not None and (latency.ttft is None or latency.ttft * TTFT_GUARD > ttft_seconds):

@@ -9,7 +9,8 @@ identity.
 served
   before; before any mix is observed the one that served before, and with neither the one of lowest effective capacity,
   because total tokens/s differ fivefold between mixes and too high a capacity starves users.
-- Point: `operating_point`. Seed: its throughput in the role's demand unit. Effective: seed × headroom.
+- Point: `operating_point`, not beyond what the engine runs at once by its own flags. Seed: its throughput in the
+  role's demand unit. Effective: seed × headroom.
 - `workload: Observed` converts the point to the observed mix (`workload_mix`): demand is then counted in output
   equivalents, output + rho × uncached input, and capacity is 1/B(c), which does not move with the mix. Where the
   conversion is refused the measured point serves unchanged and the mismatch factor is reported all the same.
@@ -242,13 +243,14 @@ def _not_found(catalog: LoadedCatalog, wanted: Identity) -> str:
 
 def _choose(profiles: tuple[Profile, ...], request: RoleRequest) -> tuple[Profile, OperatingPoint | NoPoint]:
     """The profile whose workload serves, and its operating point."""
+    most = _most_requests(request)
     serving = _serving_workload(profiles, request)
     if serving is not None:
-        point = choose_point(serving, request.targets)
+        point = choose_point(serving, request.targets, most)
         if isinstance(point, NoPoint):
             point = NoPoint(f"under workload {serving.workload.label} {point.closest}")
         return serving, point
-    chosen = [(profile, choose_point(profile, request.targets)) for profile in profiles]
+    chosen = [(profile, choose_point(profile, request.targets, most)) for profile in profiles]
     passing = [(profile, point) for profile, point in chosen if isinstance(point, OperatingPoint)]
     if passing:
         return min(passing, key=lambda pair: (pair[1].point.tokens_per_second(pair[0].role), pair[0].key))
@@ -259,6 +261,10 @@ def _choose(profiles: tuple[Profile, ...], request: RoleRequest) -> tuple[Profil
     ]
     more = f"; and {len(reasons) - WORKLOADS_EXPLAINED} more workloads" if len(reasons) > WORKLOADS_EXPLAINED else ""
     return profiles[0], NoPoint("; ".join(reasons[:WORKLOADS_EXPLAINED]) + more)
+
+
+def _most_requests(request: RoleRequest) -> int | None:
+    return None if isinstance(request.identity, Unidentified) else request.identity.most_requests
 
 
 def _serving_workload(profiles: tuple[Profile, ...], request: RoleRequest) -> Profile | None:
@@ -323,7 +329,9 @@ def _converted(
     request: RoleRequest, capacity: ResolvedCapacity, fit: MixFit, observed: ObservedMix
 ) -> ResolvedCapacity | None:
     """The capacity in output equivalents, None where the conversion is refused."""
-    targets = request.targets
+    targets, most = request.targets, _most_requests(request)
+    # The highest concurrency that `best_concurrency` looks at.
+    reachable = max((c for c in fit.grid if c <= min(fit.largest_common, most or fit.largest_common)), default=0)
     found: Prediction | None
     if targets.quantile > MEDIAN:
         found, selection = predict(fit, capacity.concurrency, observed), PointSelection.LATENCY_NOT_TRANSFERABLE
@@ -334,8 +342,9 @@ def _converted(
             observed,
             ttft_seconds=None if ttft is None else ttft / 1000,
             tpot_seconds=None if itl is None else itl / 1000,
+            most_requests=most,
         )
-        saturated = found is not None and found.concurrency == fit.largest_common
+        saturated = found is not None and found.concurrency == reachable
         selection = PointSelection.EXPLICIT_SATURATION if saturated else PointSelection.BRACKETED
     if found is None or found.refusal is not None:
         return None

@@ -153,10 +153,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mix(self) -> float:
-        """Input tokens per output token, from the measured totals (never from the nominal lengths)."""
+        """Input tokens per output token, above zero: from the measured totals (never from the nominal lengths), except
+        where a Decode profile counts no prompts."""
         ratios = sorted(p.total_tokens_per_second / p.output_tokens_per_second - 1 for p in self.points)
         middle = len(ratios) // 2
-        return ratios[middle] if len(ratios) % 2 else (ratios[middle - 1] + ratios[middle]) / 2
+        measured = ratios[middle] if len(ratios) % 2 else (ratios[middle - 1] + ratios[middle]) / 2
+        return measured if measured > 0 else self.workload.lengths[0] / self.workload.lengths[1]
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):

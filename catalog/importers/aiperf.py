@@ -8,6 +8,7 @@ early
   versions and is then derived from the total input.
 - The concurrency stands in `input_config.loadgen` and is not echoed in the CSV; `effective_concurrency` differs from
 it.
+- Recent versions write phases and models in place of `loadgen` and `endpoint.model_names`.
 - A cached prompt costs almost nothing: a run with a prefix-cache hit ratio says so in `theoretical_prefix_cache_hit`.
 """
 
@@ -24,6 +25,7 @@ from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.perf_metrics import Metrics, latency, metrics_of_csv, metrics_of_json, scalar
 from catalog.importers.rules import Refusal, Refused, Rule
+from catalog.importers.shared_prompts import refuse_shared_prompts
 from catalog.importers.speculation import refuse_speculative_path
 from catalog.schema import Source
 
@@ -85,7 +87,7 @@ def _candidate(document: Record, metrics: Metrics, file: SourceFile, options: Im
             date=options.date or (start[:10] if start else None),
         ),
         engine_version=options.engine_version,
-        concurrency=number(loadgen, "concurrency"),
+        concurrency=_concurrency(section(document, "input_config")),
         total=total,
         output=output,
         input=given_input,
@@ -132,10 +134,43 @@ def _identity(
         hits = scalar(metrics, "theoretical_prefix_cache_hit")
         if hits is not None and hits > MAX_HIT_PERCENT and not options.all_misses:
             raise Refused(Rule.CACHE_HITS, f"{hits:.0f} % of the prompt tokens could hit the prefix cache")
-        names = section(document, "input_config", "endpoint").get("model_names")
-        if isinstance(names, list) and len(set(map(str, names))) > 1:
+        refuse_shared_prompts(document.get("input_config"), scalar(metrics, "request_count"), options)
+        names = sorted(set(_models(section(document, "input_config"))))
+        if len(names) > 1:
             raise Refused(Rule.NOT_A_POINT, f"{len(names)} models shared the load")
     except Refused as refused:
         return refused
-    first = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-    return PartialIdentity(model=repository(first, None, options.models))
+    return PartialIdentity(model=repository(names[0] if names else "", None, options.models))
+
+
+def _models(config: Record) -> Iterator[str]:
+    """The names under `endpoint.model_names`, and under `models` (names, or items that have one) since the phases."""
+    models = config.get("models")
+    if isinstance(models, dict):
+        models = models.get("items")
+    for found in (section(config, "endpoint").get("model_names"), models):
+        for entry in found if isinstance(found, list) else ():
+            name = entry.get("name") if isinstance(entry, dict) else entry
+            if isinstance(name, str):
+                yield name
+
+
+def _concurrency(config: Record) -> float | None:
+    """The configured one: under `loadgen`, or that of the one phase that was measured."""
+    level = number(section(config, "loadgen"), "concurrency")
+    if level is not None:
+        return level
+    phases = config.get("phases")
+    named = (
+        phases.items() if isinstance(phases, dict) else [("", p) for p in phases] if isinstance(phases, list) else []
+    )
+    levels = {
+        number(phase, "concurrency")
+        for name, phase in named
+        if isinstance(phase, dict)
+        and "warmup" not in str(phase.get("name") or name)
+        and phase.get("exclude_from_results") is not True
+    }
+    if len(levels) > 1:
+        raise Refused(Rule.CONCURRENCY_UNKNOWN, "several phases with different concurrencies were measured as one")
+    return levels.pop() if levels else None

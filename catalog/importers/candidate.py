@@ -12,13 +12,14 @@ from typing import Final
 import msgspec
 
 from catalog.findings import DATE
-from catalog.identity import Identity, IdentityError, Role, check_model
+from catalog.identity import Identity, IdentityError, Quantization, Role, check_model
 from catalog.importers import laws
 from catalog.importers.options import ColdTail, ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.rules import Refused, Rule
 from catalog.point_validation import load_axis_problem
 from catalog.quantiles import Quantiles
+from catalog.quantization import quantizations_of_repository
 from catalog.schema import Point, PointFlag, Source, Workload
 from controller.foundation import describe
 
@@ -123,7 +124,7 @@ def judge(row: Candidate, options: ImportOptions) -> Measurement:
         PartialIdentity.of(identity).check_against(options.identity)
     if identity.quantization is None:
         raise Refused(Rule.IDENTITY_MISSING, "the quantization is not stated: give it in --identity")
-    _check_names(identity.model, row.source.date)
+    _check_names(identity.model, identity.quantization, row.source.date)
     point = Point(
         concurrency=concurrency,
         total_tokens_per_second=round(total, _DIGITS),
@@ -134,6 +135,8 @@ def judge(row: Candidate, options: ImportOptions) -> Measurement:
         requests=None if row.completed is None else int(row.completed),
         flags=tuple(sorted(flags)),
     )
+    if role is not Role.DECODE and point.tokens_per_second(Role.PREFILL) <= 0:
+        raise Refused(Rule.TOKEN_SUM, f"total {total:.6g} tokens/s hold no input beside {output:.6g} of output")
     incoherent = load_axis_problem(point, workload)
     if incoherent is not None:
         raise Refused(Rule.LITTLES_LAW, incoherent)
@@ -148,12 +151,18 @@ def judge(row: Candidate, options: ImportOptions) -> Measurement:
 
 
 @lru_cache(maxsize=1024)
-def _check_names(model: str, date: str | None) -> None:
-    """What a catalog would not take. Cached: the rows of a file name one or two models and days."""
+def _check_names(model: str, quantization: Quantization, date: str | None) -> None:
+    """What a catalog would not take, and a repository whose name says another quantization than the identity, which no
+    role would ever ask for. Cached: the rows of a file name one or two models and days."""
     try:
         check_model(model)
     except IdentityError as error:
         raise Refused(Rule.UNKNOWN_MODEL, str(error)) from None
+    named = quantizations_of_repository(model)
+    if len(named) == 1 and named[0] not in (quantization, Quantization.BF16, Quantization.FP16):
+        raise Refused(
+            Rule.IDENTITY_CONTRADICTED, f"the name of {model} says {named[0].value}, the identity {quantization.value}"
+        )
     if date is not None and not DATE.fullmatch(date):
         raise Refused(Rule.MALFORMED, f"the date {describe(date)} does not start with a day such as 2026-01-21")
 

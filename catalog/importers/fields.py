@@ -141,7 +141,13 @@ class LatencyReader:
 
     def means(self, raw: Record, scale: float) -> list[float | None]:
         """Mean TTFT, ITL, TPOT and end-to-end latency, each times `scale`."""
-        return [None if (value := number(raw, key)) is None else value * scale for key in self._means]
+        result: list[float | None] = []
+        for key in self._means:
+            value = raw.get(key)
+            if type(value) is not float or value - value != 0.0:  # as above
+                value = number(raw, key)
+            result.append(None if value is None else value * scale)
+        return result
 
 
 @lru_cache(maxsize=256)

@@ -16,6 +16,8 @@ from controller.foundation import printable, read_file
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 
 
+# Tables and pages that tools write beside their JSON.
+_OTHER_REPORTS: Final = (".csv", ".yaml", ".yml", ".html", ".txt", ".log", ".md")
 # What results are published in.
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 
@@ -57,26 +59,53 @@ class SourceFile:
 
     def json(self) -> Any:
         """The one JSON value of the file. Raises Refused."""
-        self.documents = [_loads(self.read(), "")]
+        self.documents = [self._loads(self.read(), "")]
         return self.documents[0]
 
     def json_objects(self) -> list[tuple[str, Any]]:
-        """(label, value) of every record in a JSON file: one object, a list of them, or one per line. Raises
-        Refused."""
+        """(label, value) of every record in a JSON file: one object, a list of them, or one per line. In a file of
+        lines, one that cannot be read (the last one of a run that was killed) is a Refused in place of its value, for
+        `opened`. Raises Refused for the file."""
         data = self.read()
         try:
-            value = _loads(data, "")
+            value = self._loads(data, "")
         except Refused:
-            lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
-            if len(lines) < 2:
+            records = [
+                (f"line {number}", _line(line)) for number, line in enumerate(data.splitlines(), 1) if line.strip()
+            ]
+            self.documents = [record for _, record in records if isinstance(record, dict)]
+            if len(records) < 2 or 2 * len(self.documents) <= len(records):
                 raise
-            records = [(f"line {number}", _loads(line, f"line {number} ")) for number, line in lines]
-            self.documents = [record for _, record in records]
             return records
         self.documents = [value]
         if isinstance(value, list):
             return [(f"row {index}", entry) for index, entry in enumerate(value)]
         return [("", value)]
+
+    def _loads(self, data: bytes, where: str) -> Any:
+        try:
+            return _loads(data, where)
+        except Refused as refused:
+            if self.path.suffix.lower() not in _OTHER_REPORTS:
+                raise
+            raise Refused(
+                refused.rule,
+                f"{refused.detail}; import the JSON that the tool writes beside its {self.path.suffix} file",
+            ) from None
+
+
+def opened(record: Any) -> Any:
+    """The record. Raises Refused for a line that could not be read."""
+    if isinstance(record, Refused):
+        raise record
+    return record
+
+
+def _line(line: bytes) -> Any:
+    try:
+        return _loads(line, "")
+    except Refused as refused:
+        return refused
 
 
 def _loads(data: bytes, where: str) -> Any:

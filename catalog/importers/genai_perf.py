@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from catalog.importers.candidate import Candidate, Measurement, judge
-from catalog.importers.fields import Record
+from catalog.importers.fields import Record, section
 from catalog.importers.files import SourceFile
+from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.perf_metrics import Metrics, latency, metrics_of_csv, metrics_of_json, scalar
 from catalog.importers.rules import Refusal, Refused, Rule
+from catalog.importers.shared_prompts import refuse_shared_prompts
 from catalog.importers.speculation import refuse_speculative_path
 from catalog.schema import Source
 
@@ -64,7 +66,8 @@ def _candidate(document: Record, metrics: Metrics, file: SourceFile, options: Im
         total = output + requests * input_tokens
     try:
         refuse_speculative_path(file.path)
-        identity: PartialIdentity | Refused = PartialIdentity()
+        refuse_shared_prompts(document.get("input_config"), scalar(metrics, "request_count"), options)
+        identity: PartialIdentity | Refused = PartialIdentity(model=_model(document.get("input_config"), options))
     except Refused as refused:
         identity = refused
     return Candidate(
@@ -84,6 +87,20 @@ def _candidate(document: Record, metrics: Metrics, file: SourceFile, options: Im
         completed=scalar(metrics, "request_count"),
         failed=scalar(metrics, "error_request_count"),
     )
+
+
+def _model(config: Any, options: ImportOptions) -> str | None:
+    """The one model of `model` or `model_names` (also inside `endpoint`); a served name says nothing."""
+    top = config if isinstance(config, dict) else {}
+    for holder in (top, section(top, "endpoint")):
+        for key in ("model", "model_names"):
+            names = holder.get(key)
+            names = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+            if len(set(map(str, names))) > 1:
+                raise Refused(Rule.NOT_A_POINT, f"{len(names)} models shared the load")
+            if names and isinstance(names[0], str):
+                return repository(names[0], None, options.models)
+    return None
 
 
 def _concurrency(config: Any, file: SourceFile) -> float | None:

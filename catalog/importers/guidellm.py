@@ -13,6 +13,7 @@ One report holds one benchmark per load. Facts that shape the code (capacity-dat
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -126,7 +127,13 @@ def _latency(metrics: Record, name: str) -> tuple[Quantiles, float | None]:
 
 
 def _totals(record: Record, metrics: Record) -> tuple[float | None, float | None]:
-    totals = section(metrics, "request_totals") or section(record, "scheduler_metrics", "requests_made")
+    # In the metrics since 0.4, beside them up to 0.3.
+    totals = (
+        section(metrics, "request_totals")
+        or section(record, "request_totals")
+        or section(record, "scheduler_metrics", "requests_made")
+        or section(record, "run_stats", "requests_made")
+    )
     completed = number(totals, "successful")
     return completed, number(totals, "errored")
 
@@ -158,9 +165,11 @@ def _concurrency(record: Record, metrics: Record) -> float | None:
     if kind in ("constant", "poisson", "async", "incremental"):
         rate = number(strategy, "rate")
         served = number(_successful(metrics, "requests_per_second"), "mean")
-        if rate and served is not None and served < SERVED_SHARE * rate and _was_long(record):
+        if rate and served is not None and served < SERVED_SHARE * rate and _was_long(record, metrics):
             raise Refused(Rule.OVERLOADED, f"served {served:.3g} of {rate:.3g} requests/s")
         return number(_successful(metrics, "request_concurrency"), "mean")
+    if kind == "trace":
+        raise Refused(Rule.AGENTIC, "a replayed trace has no steady load")
     raise Refused(Rule.MALFORMED, f"strategy {written or 'absent'} is unknown")
 
 
@@ -168,19 +177,34 @@ def _concurrency(record: Record, metrics: Record) -> float | None:
 _FEW_REQUESTS: Final = 20
 
 
-def _was_long(record: Record) -> bool:
-    return (number(section(record, "metrics", "request_totals"), "total") or 0) >= _FEW_REQUESTS
+def _was_long(record: Record, metrics: Record) -> bool:
+    completed, failed = _totals(record, metrics)
+    return (completed or 0) + (failed or 0) >= _FEW_REQUESTS
 
 
 def _refuse_shared_prompts(record: Record, report: Record, options: ImportOptions) -> None:
     if options.all_misses:
         return
-    data: Any = section(report, "config", "spec").get("data") or section(report, "args").get("data")
-    for entry in data if isinstance(data, list) else [data]:
-        if not isinstance(entry, dict):
-            continue
-        turns = number(entry, "turns")
-        buckets = entry.get("prefix_buckets")
-        shared = isinstance(buckets, list) and any(number(section({"b": b}, "b"), "prefix_tokens") for b in buckets)
-        if shared or number(entry, "prefix_tokens") or (turns is not None and turns > 1):
-            raise Refused(Rule.CACHE_HITS, "prompts share prefixes or turns: add --all-misses if the cache was off")
+    # With the report since 0.4, with each benchmark up to 0.3.
+    for holder in (section(report, "config", "spec"), section(report, "args"), section(record, "request_loader")):
+        data: Any = holder.get("data")
+        for entry in data if isinstance(data, list) else [data]:
+            described = _described(entry) if isinstance(entry, str) else entry
+            if isinstance(described, dict) and _shares(described):
+                raise Refused(Rule.CACHE_HITS, "prompts share prefixes or turns: add --all-misses if the cache was off")
+
+
+def _described(data: str) -> Record:
+    """Synthetic data as it is written on the command line: JSON, or `prompt_tokens=512,prefix_tokens=1024`."""
+    try:
+        loaded = json.loads(data)
+    except (ValueError, RecursionError):
+        pairs = (pair.partition("=") for pair in data.split(","))
+        return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _shares(data: Record) -> bool:
+    turns, buckets = number(data, "turns"), data.get("prefix_buckets")
+    shared = isinstance(buckets, list) and any(number(section({"b": b}, "b"), "prefix_tokens") for b in buckets)
+    return bool(shared or number(data, "prefix_tokens") or (turns is not None and turns > 1))

@@ -8,6 +8,8 @@ Everything is in seconds, whatever the tool's table says, and the median is call
 it
   served has no steady state.
 - TTFT is null unless streaming was on.
+- Lengths are `prompt_len` and `output_len`; since 0.6 also `prompt_tokens` (which replaces the former after 0.6.1) and
+  `output_tokens`, counted by the server, with the prompt tokens that came from its prefix cache.
 - Gaps were counted per event until mid-2026, which halves TPOT where two tokens arrive together; the end-to-end
 identity
   finds those files.
@@ -31,6 +33,8 @@ from catalog.quantiles import Quantiles, percent
 from catalog.schema import Source
 
 TOOL: Final = "inference-perf"
+# Below this a hit ratio is the chat template and the first tokens.
+MAX_HIT_PERCENT: Final = 1.0
 _PERCENTILE: Final = re.compile(r"p([0-9]{1,2}(?:\.[0-9]{1,20})?)")
 
 
@@ -59,8 +63,10 @@ def _candidate(document: Record, load: Record, file: SourceFile, options: Import
     itl, mean_itl = _latency(latencies, "inter_token_latency")
     _, mean_e2el = _latency(latencies, "request_latency")
     served = number(throughput, "requests_per_sec")
+    output, given_input = number(throughput, "output_tokens_per_sec"), number(throughput, "input_tokens_per_sec")
     try:
         refuse_speculative_path(file.path)
+        _refuse_cached(successes, options)
         identity: PartialIdentity | Refused = PartialIdentity()
     except Refused as refused:
         identity = refused
@@ -70,10 +76,10 @@ def _candidate(document: Record, load: Record, file: SourceFile, options: Import
         engine_version=options.engine_version,
         concurrency=_concurrency(load, served, mean_e2el),
         total=number(throughput, "total_tokens_per_sec"),
-        output=number(throughput, "output_tokens_per_sec"),
-        input=number(throughput, "input_tokens_per_sec"),
-        input_tokens=number(section(successes, "prompt_len"), "mean"),
-        output_tokens=number(section(successes, "output_len"), "mean"),
+        output=output,
+        input=given_input,
+        input_tokens=_length(successes, given_input, served, "prompt_len", "prompt_tokens"),
+        output_tokens=_length(successes, output, served, "output_len", "output_tokens"),
         ttft=ttft,
         itl=itl,
         tpot=tpot,
@@ -85,6 +91,23 @@ def _candidate(document: Record, load: Record, file: SourceFile, options: Import
         failed=number(section(document, "failures"), "count"),
         planned=number(load, "count"),
     )
+
+
+def _refuse_cached(successes: Record, options: ImportOptions) -> None:
+    """The server's own count of cached prompt tokens, where it reports one (0 also means that it does not)."""
+    prompts = section(successes, "prompt_tokens")
+    cached, total = number(prompts, "cached"), number(prompts, "total")
+    if cached and total and 100 * cached > MAX_HIT_PERCENT * total and not options.all_misses:
+        raise Refused(Rule.CACHE_HITS, f"{cached / total:.0%} of the prompt tokens came from the prefix cache")
+
+
+def _length(successes: Record, rate: float | None, served: float | None, *names: str) -> float | None:
+    """A mean length. Recent versions count tokens by the client and by the server, which differ; the throughput was
+    computed from one of them, and its count is taken."""
+    means = [mean for name in names if (mean := number(section(successes, name), "mean")) is not None]
+    if not means or rate is None or not served:
+        return means[0] if means else None
+    return min(means, key=lambda mean: abs(mean * served - rate))
 
 
 def _latency(latencies: Record, name: str) -> tuple[Quantiles, float | None]:

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from catalog.hardware import OTHER_FORMS
 from catalog.identity import (
+    MAX_DEGREE,
     Engine,
     Identity,
     Parallel,
@@ -31,7 +32,7 @@ from catalog.identity import (
 )
 from catalog.importers.candidate import Candidate, Measurement, judge
 from catalog.importers.fields import Record, boolean, degree, latency_reader, number, required, text, whole
-from catalog.importers.files import SourceFile
+from catalog.importers.files import SourceFile, opened
 from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
 from catalog.importers.rules import Refusal, Refused, Rule
@@ -93,14 +94,14 @@ class _Deployment(NamedTuple):
 
 def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Refusal]:
     """Every row of one file, judged. Raises Refused when the whole file is none of the accepted shapes."""
-    rows = _rows(file.json())
+    rows = _rows(file.json_objects())
     run = options.run or _run_of(str(file.path))
     lengths = _LENGTHS.search(file.path.name)
     nominal = (int(lengths.group(1)) * 1024, int(lengths.group(2)) * 1024) if lengths else None
     deployments: dict[tuple[object, ...], _Deployment] = {}
     for label, row in rows:
         try:
-            _refuse_agentic_or_offloaded(row)
+            _refuse_agentic_or_offloaded(opened(row))
             key = _deployment_key(tuple(row))(row)
             deployment = deployments.get(key) if _hashable(key) else None
             if deployment is None:
@@ -110,22 +111,22 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
             yield Refusal(file.label, label, refused.rule, refused.detail)
 
 
-def _rows(document: Any) -> list[tuple[str, Record]]:
-    labelled: list[tuple[str, Any]]
-    if isinstance(document, list):
-        labelled = [(f"row {index}", row) for index, row in enumerate(document)]
-    elif isinstance(document, dict) and not any(sign in document for sign in _SIGNS):
-        groups = [(name, rows) for name, rows in document.items() if isinstance(rows, list)]
-        labelled = [(f"{printable(name)} row {i}", row) for name, rows in groups for i, row in enumerate(rows)] or [
-            ("", document)
-        ]
-    else:
-        labelled = [("", document)]
+def _rows(labelled: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Rows of a list or of lines, one row, or the lists that an API reply holds under names."""
+    if len(labelled) == 1 and isinstance(labelled[0][1], dict) and not _is_row(labelled[0][1]):
+        groups = [(name, rows) for name, rows in labelled[0][1].items() if isinstance(rows, list)]
+        labelled = [
+            (f"{printable(name)} row {i}", row) for name, rows in groups for i, row in enumerate(rows)
+        ] or labelled
     if not labelled:
         raise Refused(Rule.EMPTY, "the file holds no row")
-    if not any(isinstance(row, dict) and any(sign in row for sign in _SIGNS) for _, row in labelled):
+    if not any(_is_row(row) for _, row in labelled):
         raise Refused(Rule.NOT_THIS_FORMAT, f"no row has tput_per_gpu or metrics{_hint(labelled[0][1])}")
-    return [(label, row if isinstance(row, dict) else {}) for label, row in labelled]
+    return [(label, row if isinstance(row, dict | Refused) else {}) for label, row in labelled]
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, dict) and any(sign in row for sign in _SIGNS)
 
 
 def _hint(row: Any) -> str:
@@ -168,8 +169,8 @@ def _candidate(
         source=Source(
             tool=TOOL,
             image=deployment.image or options.image,
-            run=_run_of(text(row, "run_url") or "") or run,
-            date=text(row, "date") or options.date,
+            run=(_run_of(url) if (url := text(row, "run_url")) else None) or run,
+            date=_day(text(row, "date")) or options.date,
             recipe_fingerprint=text(row, "recipe_fingerprint"),
         ),
         engine_version=deployment.engine_version,
@@ -247,9 +248,12 @@ def _deployment(row: Record, options: ImportOptions) -> _Deployment:
     else:
         tp = whole(row, "tp") or whole(row, "decode_tp")
         if tp is None:
-            raise Refused(Rule.MISSING_VALUE, "tp is absent")
+            dump = "; the row of a database names its configuration elsewhere: import what the API replies"
+            raise Refused(Rule.MISSING_VALUE, f"tp is absent{dump if 'config_id' in row else ''}")
         pp = degree(row, "pp") if "pp" in row else degree(row, "decode_pp")
         gpus = output_gpus = tp * pp * degree(row, "pcp_size")
+        if not 1 <= gpus <= MAX_DEGREE:
+            raise Refused(Rule.TOPOLOGY, f"tp × pp × pcp_size is {gpus:.6g} accelerators")
     try:
         if several:
             raise _several_workers(framework)
@@ -310,11 +314,19 @@ def _parallel(row: Record, engine: Engine, gpus: int) -> Parallel:
     pp = degree(row, "pp") if "pp" in row else degree(row, "decode_pp")
     cp = degree(row, "pcp_size") * degree(row, "dcp_size")
     attention = boolean(row, "dp_attention") if "dp_attention" in row else boolean(row, "decode_dp_attention")
+    if attention and tp == 1:
+        # Rows of recipes with --data-parallel-size that counted one accelerator of several (InferenceX#2714).
+        raise Refused(Rule.TOPOLOGY, "attention data parallelism over a tensor-parallel degree of 1")
     if not attention:
         return Parallel(gpus=gpus, tp=tp, ep=ep, pp=pp, cp=cp)
     if engine is Engine.VLLM:
         return Parallel(gpus=gpus, tp=1, ep=tp, pp=pp, dp=tp, cp=cp)
     return Parallel(gpus=gpus, tp=tp, ep=ep, pp=pp, dp=tp, cp=cp)
+
+
+def _day(written: str | None) -> str | None:
+    """The day of a day or of a time (a dump of a database writes `2026-01-21T00:00:00.000Z`)."""
+    return written[:10] if written is not None and written[10:11] in ("T", " ") else written
 
 
 def _run_of(path: str) -> str | None:

@@ -23,6 +23,7 @@ from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.rules import Refusal, Refused, Rule
+from catalog.importers.settings import degrees_of_settings, refuse_other_engine
 from catalog.importers.speculation import refuse_speculative_path
 from catalog.quantiles import Quantiles, percent
 from catalog.quantization import quantization_of_flag, quantizations_of_repository
@@ -31,10 +32,6 @@ from catalog.schema import Source
 TOOL: Final = "llm-d-benchmark"
 # Reports carry time series and native configuration.
 _BOUNDS: Final = Bounds(max_bytes=64 * 1024 * 1024, max_depth=64, max_nodes=5_000_000, min_node_bytes=0)
-_SPECULATIVE: Final = (
-    *("--speculative-config", "-sc", "--speculative-model", "--num-speculative-tokens"),
-    *("--speculative-algorithm", "--speculative-algo"),
-)
 _DEGREE_FLAGS: Final = {
     **dict.fromkeys(("--tensor-parallel-size", "-tp", "--tp-size", "--tp"), "tp"),
     **dict.fromkeys(("--pipeline-parallel-size", "-pp", "--pp-size"), "pp"),
@@ -200,7 +197,8 @@ def _identity_of_stack(document: Record, options: ImportOptions) -> tuple[Partia
     engine = engines[0]
     accelerator = section(engine, "accelerator")
     native = _native_args(document, engine)
-    _refuse_speculative(native)
+    # A switch is written with null.
+    refuse_other_engine({flag: True if value is None else value for flag, value in native.items()})
     identity = _identity(
         text(section(engine, "model"), "name"),
         text(engine, "tool"),
@@ -225,12 +223,6 @@ def _refuse_shared_prompts(document: Record, options: ImportOptions) -> None:
         raise Refused(Rule.CACHE_HITS, "prompts share prefixes or turns: add --all-misses if the cache was off")
 
 
-def _refuse_speculative(native: Record) -> None:
-    for flag in native:
-        if _flag(flag) in _SPECULATIVE and native[flag] not in ("", "none", "None", {}):
-            raise Refused(Rule.SPECULATIVE, f"the engine was started with {_flag(flag)}")
-
-
 def _check_degrees(identity: PartialIdentity, native: Record) -> None:
     """The degrees that the engine was started with are those that the report states."""
     for flag in native:
@@ -242,6 +234,12 @@ def _check_degrees(identity: PartialIdentity, native: Record) -> None:
             raise Refused(
                 Rule.IDENTITY_CONTRADICTED, f"{name} is {stated} in the report, {started} in the engine's arguments"
             )
+    experts = degrees_of_settings({flag: True if value is None else value for flag, value in native.items()}).get("ep")
+    if experts is not None and experts != identity.degrees.get("ep", experts):
+        raise Refused(
+            Rule.IDENTITY_CONTRADICTED,
+            f"ep is {identity.degrees['ep']} in the report, {experts} by the engine's arguments",
+        )
 
 
 def _flag(name: object) -> str:

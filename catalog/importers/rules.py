@@ -41,6 +41,7 @@ class Rule(StrEnum):
     LENGTH_MISMATCH = "LengthMismatch"
     DISAGGREGATED = "Disaggregated"
     SPECULATIVE = "Speculative"
+    ENGINE_SETTING = "EngineSetting"
     CACHE_HITS = "CacheHits"
     AGENTIC = "Agentic"
     UNKNOWN_ENGINE = "UnknownEngine"
@@ -80,6 +81,7 @@ MEANING: Final[dict[Rule, str]] = {
     Rule.LENGTH_MISMATCH: "requests were much shorter or longer than the stated lengths",
     Rule.DISAGGREGATED: "several prefill and decode workers measured as one: no single replica",
     Rule.SPECULATIVE: "speculative decoding: another speed than the plain identity",
+    Rule.ENGINE_SETTING: "the engine had a setting that changes its speed and that no identity states",
     Rule.CACHE_HITS: "prompts may have hit the prefix cache: only all-miss runs transfer",
     Rule.AGENTIC: "an agentic trace with shared prefixes and no fixed lengths",
     Rule.UNKNOWN_ENGINE: "an engine that the catalog does not know",

@@ -18,17 +18,21 @@ from typing import Any, Final
 from catalog.identity import Engine, Quantization, Role
 from catalog.importers.candidate import Candidate, Measurement, judge
 from catalog.importers.fields import Record, boolean, degree, latency_reader, number, section, show, text, whole
-from catalog.importers.files import SourceFile
+from catalog.importers.files import SourceFile, opened
 from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.rules import Refusal, Refused, Rule
+from catalog.importers.settings import refuse_other_engine
 from catalog.importers.speculation import refuse_speculative_path
 from catalog.quantization import quantization_of_flag
 from catalog.schema import Source
 
 TOOL: Final = "sglang.bench_serving"
-_SHARED_PREFIX: Final = ("generated-shared-prefix", "gsp", "mooncake", "trace")
+# Clients of SGLang's own interface; the others speak to any server.
+_NATIVE: Final = ("sglang", "sglang-native")
+# Parts of the names of datasets whose prompts share tokens.
+_SHARED: Final = ("shared-prefix", "gsp", "mooncake", "trace", "multi-turn", "multiturn")
 
 
 def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Refusal]:
@@ -36,7 +40,7 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
     seen: dict[str, str] = {}
     for label, record in file.json_objects():
         try:
-            candidate = _candidate(record, file, options)
+            candidate = _candidate(opened(record), file, options)
             same = seen.setdefault(repr(sorted(_identifying(record))), label)
             if same != label:
                 raise Refused(Rule.DUPLICATE, f"repeats {same}")
@@ -64,7 +68,10 @@ def _candidate(record: Any, file: SourceFile, options: ImportOptions) -> Candida
     reader = latency_reader(tuple(record), "_ms")
     ttft, itl, tpot = reader.quantiles(record, 1.0)
     mean_ttft, mean_itl, mean_tpot, _ = reader.means(record, 1.0)
-    errors = record.get("errors")
+    # Counted by recent versions, and one text per request with --output-details.
+    failed, errors = number(record, "failed"), record.get("errors")
+    if failed is None and isinstance(errors, list):
+        failed = float(sum(1 for error in errors if error))
     info = section(record, "server_info")
     lengths = whole(record, "random_input_len"), whole(record, "random_output_len")
     return Candidate(
@@ -86,7 +93,8 @@ def _candidate(record: Any, file: SourceFile, options: ImportOptions) -> Candida
         mean_tpot=mean_tpot,
         mean_e2el=number(record, "mean_e2e_latency_ms"),
         completed=completed,
-        failed=float(sum(1 for error in errors if error)) if isinstance(errors, list) else None,
+        failed=failed,
+        planned=number(record, "num_prompts"),
     )
 
 
@@ -95,13 +103,20 @@ def _identity(record: Record, info: Record, file: SourceFile, options: ImportOpt
         refuse_speculative_path(file.path)
         if number(record, "accept_length") is not None or text(info, "speculative_algorithm"):
             raise Refused(Rule.SPECULATIVE, "an accept length or a speculative algorithm is recorded")
+        refuse_other_engine(info)
+        if "prefill" in info and "decode" in info:
+            raise Refused(Rule.DISAGGREGATED, "a router spread the load over prefill and decode servers")
         if (text(info, "disaggregation_mode") or "null") != "null" or boolean(record, "pd_separated"):
             raise Refused(Rule.DISAGGREGATED, "the server ran one half of a prefill/decode pair")
-        if (text(record, "dataset_name") or "").startswith(_SHARED_PREFIX) and not options.all_misses:
-            raise Refused(Rule.CACHE_HITS, f"dataset {show(record.get('dataset_name'))} shares prefixes")
+        dataset = (text(record, "dataset_name") or "").lower().replace("_", "-")
+        if any(part in dataset for part in _SHARED) and not options.all_misses:
+            shown = show(record.get("dataset_name"))
+            raise Refused(
+                Rule.CACHE_HITS, f"prompts of dataset {shown} share tokens: add --all-misses if the cache was off"
+            )
         return PartialIdentity(
             role=Role.SERVER if info else None,
-            engine=Engine.SGLANG if info else None,
+            engine=Engine.SGLANG if info or text(record, "backend") in _NATIVE else None,
             model=repository(text(info, "model_path") or "", None, options.models),
             quantization=_quantization(info),
             degrees=_degrees(info) if info else {},

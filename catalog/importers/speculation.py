@@ -9,7 +9,9 @@ from typing import Final
 
 from catalog.importers.rules import Refused, Rule
 
-_WORDS: Final = frozenset(("eagle", "eagle2", "eagle3", "mtp", "medusa", "speculative", "specdec", "nextn"))
+_WORDS: Final = frozenset(
+    ("eagle", "eagle2", "eagle3", "mtp", "medusa", "speculative", "specdec", "nextn", "ngram", "dflash")
+)
 # The file and the two folders above it; higher up, a path says where things lie and not what they are.
 _DEPTH: Final = 3
 
@@ -17,7 +19,8 @@ _DEPTH: Final = 3
 def refuse_speculative_path(path: Path) -> None:
     """Raises Refused where the file or a folder near it is named after a speculative method."""
     for part in path.parts[-_DEPTH:]:
-        words = set(re.split(r"[^a-z0-9]+", part.lower()))
+        # spec-decode and spec_decoding are one word, spec-none is none.
+        words = set(re.split(r"[^a-z0-9]+", re.sub(r"spec[-_ ]?dec(ode|oding)?(?![a-z])", "specdec", part.lower())))
         found = sorted(words & _WORDS)
         if found:
             raise Refused(

@@ -9,6 +9,8 @@ the file's name must agree with it. Facts that shape the code (capacity-data §2
 - Realised lengths are total tokens ÷ completed; the random-length options mean three different things in three tools.
 - Files without a `failed` key derive it from `num_prompts`.
 - ITL files of 2024 before September count the first token as a gap (vllm#7242): their ITL is dropped.
+- `vllm bench sweep` writes its overrides of the server among the results: they are degrees, a quantization or settings
+  of an engine that is not the plain one. A `backend` of another kind of server names the engine.
 - An InferenceX side experiment writes the same keys without `_ms` and means seconds. Which unit holds is decided by
   Little's law; if neither fits, the row is refused.
 """
@@ -19,14 +21,16 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from catalog.identity import Engine
 from catalog.importers.candidate import Candidate, Measurement, judge
-from catalog.importers.fields import Record, latency_reader, number, text
-from catalog.importers.files import SourceFile
+from catalog.importers.fields import Record, latency_reader, number, show, text
+from catalog.importers.files import SourceFile, opened
 from catalog.importers.laws import LITTLE_BAND_SHORT
 from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.rules import Refusal, Refused, Rule
+from catalog.importers.settings import degrees_of_settings, quantization_of_settings, refuse_other_engine
 from catalog.importers.speculation import refuse_speculative_path
 from catalog.quantiles import value_at
 from catalog.schema import Source
@@ -34,11 +38,9 @@ from catalog.schema import Source
 TOOL: Final = "vllm bench serve"
 _SIGNS: Final = ("output_throughput", "total_token_throughput", "request_throughput")
 _IN_NAME: Final = re.compile(r"(?i)(?<![a-z0-9])(tp|pp|dp)([0-9]{1,3})(?![a-z0-9])")
-_METADATA: Final = {
-    "tp": ("tp", "tp_size", "tensor_parallel_size"),
-    "pp": ("pp", "pp_size", "pipeline_parallel_size"),
-    "dp": ("dp", "dp_size", "data_parallel_size"),
-}
+# Clients for servers of another kind; all others speak to any server that understands OpenAI's requests.
+_BACKENDS: Final = {"sglang": Engine.SGLANG, "sglang-native": Engine.SGLANG, "tensorrt-llm": Engine.TENSORRT_LLM}
+_OTHER_BACKENDS: Final = frozenset(("tgi", "lmdeploy", "deepspeed-mii", "scalellm", "llama.cpp"))
 _ITL_HELD_TTFT_UNTIL: Final = "20240901"
 
 
@@ -49,7 +51,7 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
         raise Refused(Rule.NOT_A_POINT, f"{name} is a failure, warm-up or tensor sidecar of a sweep")
     for label, record in file.json_objects():
         try:
-            yield judge(_candidate(record, file, options), options)
+            yield judge(_candidate(opened(record), file, options), options)
         except Refused as refused:
             yield Refusal(file.label, label, refused.rule, refused.detail)
 
@@ -63,6 +65,9 @@ def _candidate(record: object, file: SourceFile, options: ImportOptions) -> Cand
         raise Refused(
             Rule.NOT_THIS_FORMAT, "this is an export of AIPerf or GenAI-Perf: use --from aiperf or genai-perf"
         )
+    ramp = text(record, "ramp_up_strategy")
+    if ramp is not None:
+        raise Refused(Rule.NOT_A_POINT, f"the request rate rose during the run ({ramp}): no steady load")
     keys = tuple(record)
     completed, planned = number(record, "completed"), number(record, "num_prompts")
     total_input, total_output = number(record, "total_input_tokens"), number(record, "total_output_tokens")
@@ -131,23 +136,48 @@ def _identity(record: Record, file: SourceFile, options: ImportOptions) -> Parti
     try:
         refuse_speculative_path(file.path)
         refuse_disaggregated_name(file)
+        refuse_other_engine(record)
+        _refuse_shared_prompts(record, options)
+        engine = _engine(record)
     except Refused as refused:
         return refused
     # A served name without an owner says nothing; with one it must agree with --identity.
     model = repository(text(record, "model_id") or "", None, options.models)
-    return PartialIdentity(model=model, degrees=_degrees(record, file))
+    return PartialIdentity(
+        model=model,
+        engine=engine,
+        quantization=quantization_of_settings(record),
+        degrees=_degrees(record, file),
+    )
+
+
+def _refuse_shared_prompts(record: Record, options: ImportOptions) -> None:
+    """Overrides of a sweep and metadata may say which prompts were sent."""
+    if options.all_misses:
+        return
+    found = None
+    if "prefix" in str(record.get("dataset_name") or ""):
+        found = f"dataset_name is {show(record.get('dataset_name'))}"
+    for name in ("random_prefix_len", "prefix_repetition_prefix_len"):
+        length = number(record, name)
+        if length is not None and length > 0:
+            found = f"{name} is {length:g}"
+    if found is not None:
+        raise Refused(Rule.CACHE_HITS, f"prompts share prefixes ({found}): add --all-misses if the cache was off")
+
+
+def _engine(record: Record) -> Engine | None:
+    backend = (text(record, "backend") or text(record, "endpoint_type") or "").lower()
+    if backend in _OTHER_BACKENDS:
+        raise Refused(Rule.UNKNOWN_ENGINE, f"the server was asked as {backend}")
+    return _BACKENDS.get(backend)
 
 
 def _degrees(record: Record, file: SourceFile) -> dict[str, int]:
-    """The degrees that people write down, because the tool does not: as `--metadata tp=8`, which ends up among the
-    results, and in the name of the file (`…_TP4_DP2_…`). A sweep over several of them must not become one identity."""
-    degrees = {name.lower(): int(value) for name, value in _IN_NAME.findall(file.path.name)}
-    for degree, keys in _METADATA.items():
-        for key in keys:
-            value = str(record.get(key))
-            if value.isascii() and value.isdigit() and 0 < len(value) <= 5 and int(value) > 0:
-                degrees[degree] = int(value)
-    return degrees
+    """The degrees that people write down, because the tool does not: as `--metadata tp=8`, and as overrides of a sweep,
+    which end up among the results, and in the name of the file (`…_TP4_DP2_…`). A sweep over several of them must not
+    become one identity."""
+    return {name.lower(): int(value) for name, value in _IN_NAME.findall(file.path.name)} | degrees_of_settings(record)
 
 
 def refuse_disaggregated_name(file: SourceFile) -> None:

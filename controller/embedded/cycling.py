@@ -17,12 +17,15 @@ import numpy as np
 from controller.embedded.apiclient import ApiClient, ApiFailure
 from controller.embedded.census import Census, RoleCounts
 from controller.embedded.contract import MODEL_DEPLOYMENTS
+from controller.embedded.pace import patience_seconds
 from controller.foundation import Clock, OperationFailed
 from controller.plant import Arrival, RequestTrace
 
 _LOOK_SECONDS = 1.0
-# Of model time for one leg of a cycle: a start-up, or the retirements with their drains and the grace of hand-overs.
+# Of model time for one leg of a cycle: a start-up, or the retirements with their drains and the grace of hand-overs. A
+# leg that has an aborted retirement begins anew, so often at most: a machine that stalls aborts several in a row.
 _PATIENCE_SECONDS = 3600.0
+_MOST_TRIES = 20
 _CONFLICT = (409, 422)
 
 
@@ -56,16 +59,17 @@ async def cycle_counts(
         await _declare(api, namespace, deployment, role, cycles.high)
         await _until(clock, lambda role=role: _up(census, role, cycles.high, routed), f"{role} up")  # type: ignore[misc]
         await _declare(api, namespace, deployment, role, cycles.low)
-        lowered = clock.now()
+        lowered, tries = clock.now(), 1
         while not _is(census, role, cycles.low):
             await clock.sleep(_LOOK_SECONDS)
-            if await _aborted(api, namespace, deployment):
+            if await _aborted(api, namespace, deployment) and tries < _MOST_TRIES:
                 again += 1
                 await _declare(api, namespace, deployment, role, cycles.high)
                 await _until(clock, lambda role=role: _up(census, role, cycles.high, routed), f"{role} up again")  # type: ignore[misc]
                 await _declare(api, namespace, deployment, role, cycles.low)
-            if clock.now() - lowered > _PATIENCE_SECONDS:
-                raise OperationFailed(f"{role} did not come down to {cycles.low}: {census.now.roles}")
+                lowered, tries = clock.now(), tries + 1
+            if clock.now() - lowered > patience_seconds(clock, _PATIENCE_SECONDS):
+                raise OperationFailed(f"{role} did not come down to {cycles.low} in {tries} tries: {census.now.roles}")
     return again
 
 
@@ -134,6 +138,6 @@ def _up(census: Census, role: str, count: int, routed: Callable[[], int]) -> boo
 async def _until(clock: Clock, condition: Callable[[], bool], what: str) -> None:
     began = clock.now()
     while not condition():
-        if clock.now() - began > _PATIENCE_SECONDS:
+        if clock.now() - began > patience_seconds(clock, _PATIENCE_SECONDS):
             raise OperationFailed(f"never came true: {what}")
         await clock.sleep(_LOOK_SECONDS)

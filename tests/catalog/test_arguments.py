@@ -124,8 +124,12 @@ FORBIDDEN: dict[str, tuple[Engine, list[str]]] = {
     "vLLM speculation": (VLLM, ["--speculative-config", '{"method": "eagle3"}']),
     "vLLM speculation by prefix": (VLLM, ["--speculative", "{}x"]),
     "vLLM speculation, member by member": (VLLM, ["--speculative-config.method", "eagle3"]),
+    "a member behind the short spelling": (VLLM, ["-sc.method=ngram"]),
     "the same with underscores and an equals sign": (VLLM, ["--speculative_config.num_speculative_tokens=3"]),
     "a member of an override": (VLLM, ["--hf-overrides.num_hidden_layers", "2"]),
+    "vLLM speculation of early versions": (VLLM, ["--num-speculative-tokens", "3"]),
+    "vLLM speculation in short": (VLLM, ["--spec-method=ngram"]),
+    "a draft model and no algorithm": (SGLANG, ["--speculative-draft-model-path", "a/b"]),
     "SGLang speculation": (SGLANG, ["--speculative-algo", "EAGLE"]),
     "an override of the model's configuration": (VLLM, ["--hf-overrides", '{"num_hidden_layers": 2}']),
     "another model on the command line": (VLLM, ["--model", "a/b"]),
@@ -137,6 +141,66 @@ def test_what_no_profile_measures_is_found(engine: Engine, args: list[str]) -> N
     reading = _read(engine, args)
     assert isinstance(reading, EngineReading)
     assert reading.forbids is not None
+
+
+UNSTATED: dict[str, tuple[Engine, list[str]]] = {
+    "another type of the KV cache": (VLLM, ["--kv-cache-dtype", "fp8"]),
+    "the same with underscores and an equals sign": (VLLM, ["--kv_cache_dtype=fp8_e4m3"]),
+    "the same by prefix": (VLLM, ["--kv-cache-d", "fp8"]),
+    "the same out of a variable": (VLLM, ["--kv-cache-dtype=$(A)"]),
+    "no CUDA graphs": (VLLM, ["--enforce-eager"]),
+    "no optimization, glued": (VLLM, ["-O0"]),
+    "no optimization, apart": (VLLM, ["-O", "0"]),
+    "no compilation": (VLLM, ["--compilation-config", "0"]),
+    "no CUDA graphs in the compilation": (VLLM, ["-cc", '{"cudagraph_mode": "NONE", "mode": 3}']),
+    "a member behind a short spelling": (VLLM, ["-cc.mode=0"]),
+    "a member behind one letter": (VLLM, ["-O.mode", "0"]),
+    "the same, member by member": (VLLM, ["--compilation-config.cudagraph_mode=NONE", "--compilation-config.mode=3"]),
+    "weights on the host": (VLLM, ["--cpu-offload-gb", "4"]),
+    "adapters": (VLLM, ["--enable-lora"]),
+    "a KV cache on the host": (VLLM, ["--kv-offloading-size", "100"]),
+    "SGLang's KV cache on the host": (SGLANG, ["--enable-hierarchical-cache"]),
+    "32 bits": (VLLM, ["--dtype", "float32"]),
+    "SGLang's KV cache": (SGLANG, ["--kv-cache-dtype=fp8_e5m2"]),
+    "SGLang without CUDA graphs": (SGLANG, ["--disable-cuda-graph"]),
+    "SGLang's adapters": (SGLANG, ["--lora-paths", "a=b", "c=d", "--tp", "1"]),
+}
+
+
+@pytest.mark.parametrize(("engine", "args"), UNSTATED.values(), ids=UNSTATED.keys())
+def test_a_setting_that_no_identity_states_is_found(engine: Engine, args: list[str]) -> None:
+    reading = _read(engine, args, {"A": "fp8"})
+    assert isinstance(reading, EngineReading)
+    assert reading.unstated is not None
+    assert "declared identity" in reading.unstated.wanted
+
+
+PLAIN: dict[str, tuple[Engine, list[str]]] = {
+    "the default of the KV cache": (VLLM, ["--kv-cache-dtype", "auto"]),
+    "a KV cache of 16 bits": (VLLM, ["--kv-cache-dtype=bfloat16"]),
+    "the last occurrence wins": (VLLM, ["--kv-cache-dtype", "fp8", "--kv-cache-dtype", "auto"]),
+    "CUDA graphs that are switched on again": (VLLM, ["--enforce-eager", "--no-enforce-eager"]),
+    "full optimization": (VLLM, ["-O3"]),
+    "a compilation with CUDA graphs": (
+        VLLM,
+        ["-cc", '{"cudagraph_mode": "FULL", "mode": 3, "cudagraph_capture_sizes": [1]}'],
+    ),
+    "no weights on the host": (VLLM, ["--cpu-offload-gb", "0"]),
+    "adapters that are switched off": (VLLM, ["--no-enable-lora"]),
+    "16 bits": (VLLM, ["--dtype", "bfloat16"]),
+    "speculation after the end of the options": (VLLM, ["--", "--spec-method=ngram"]),
+    "SGLang's algorithm of none": (SGLANG, ["--speculative-algorithm", "none"]),
+    "sizes of batches and memory": (VLLM, ["--max-num-seqs", "64", "--gpu-memory-utilization=0.9"]),
+    "an empty choice of torchao": (SGLANG, ["--torchao-config", ""]),
+    "SGLang's padding of CUDA graphs": (SGLANG, ["--disable-cuda-graph-padding", "--mem-fraction-static=0.8"]),
+}
+
+
+@pytest.mark.parametrize(("engine", "args"), PLAIN.values(), ids=PLAIN.keys())
+def test_a_setting_that_leaves_the_engine_plain_passes(engine: Engine, args: list[str]) -> None:
+    reading = _read(engine, args)
+    assert isinstance(reading, EngineReading)
+    assert (reading.unstated, reading.forbids, reading.quantization) == (None, None, None)
 
 
 @given(

@@ -113,6 +113,16 @@ REFUSED: dict[str, tuple[RoleInput, IdentityProblem, str]] = {
         IdentityProblem.MODEL_UNKNOWN,
         "model",
     ),
+    "another type of the KV cache": (
+        _with(extra_args=("--kv-cache-dtype", "fp8")),
+        IdentityProblem.SETTING_UNSTATED,
+        "--kv-cache-dtype",
+    ),
+    "SGLang without CUDA graphs": (
+        _with(engine="SGLang", extra_args=("--disable-cuda-graph",)),
+        IdentityProblem.SETTING_UNSTATED,
+        "--disable-cuda-graph",
+    ),
     "an unknown quantization": (
         _with(extra_args=("-q", "magic")),
         IdentityProblem.QUANTIZATION_UNKNOWN,
@@ -205,6 +215,7 @@ def test_refusal_names_role_field_wanted_and_found(role: RoleInput, problem: Ide
 DECLARABLE: dict[str, RoleInput] = {
     "a take-over command": _with(declared=DECLARED, command=("sh", "-c", "vllm serve")),
     "a configuration file": _with(declared=DECLARED, extra_args=("--config", "x.yaml")),
+    "another type of the KV cache": _with(declared=DECLARED, extra_args=("--kv-cache-dtype", "fp8")),
     "an artifact on a volume": _with(declared=DECLARED, artifact=ArtifactInput("a", Hub.OTHER)),
     "an unstated quantization": _with(declared=DECLARED),
     "an unknown pool": _with(declared=DECLARED, hardware=None),

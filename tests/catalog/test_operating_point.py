@@ -42,6 +42,40 @@ def test_the_fastest_point_within_the_targets_serves(
     assert (found.point.concurrency, found.selection) == (concurrency, selection)
 
 
+LIMITED: dict[str, tuple[int, LatencyTargets, int, PointSelection]] = {
+    "the engine runs fewer than the best point needs": (
+        20,
+        LatencyTargets(2000, 33),
+        16,
+        PointSelection.EXPLICIT_SATURATION,
+    ),
+    "the engine runs exactly as many": (16, LatencyTargets(2000, 33), 16, PointSelection.EXPLICIT_SATURATION),
+    "the engine runs more than any point needs": (
+        256,
+        LatencyTargets(2000, 33),
+        32,
+        PointSelection.EXPLICIT_SATURATION,
+    ),
+    "the targets bind before the engine does": (16, LatencyTargets(200, 33), 8, PointSelection.BRACKETED),
+}
+
+
+@pytest.mark.parametrize(("most", "targets", "concurrency", "selection"), LIMITED.values(), ids=LIMITED.keys())
+def test_a_point_beyond_what_the_engine_runs_at_once_never_serves(
+    most: int, targets: LatencyTargets, concurrency: int, selection: PointSelection
+) -> None:
+    found = choose_point(_profile(*SWEEP), targets, most)
+    assert isinstance(found, OperatingPoint)
+    assert (found.point.concurrency, found.selection) == (concurrency, selection)
+
+
+def test_an_engine_that_runs_fewer_than_any_point_needs_is_told() -> None:
+    found = choose_point(_profile(*SWEEP), LatencyTargets(2000, 33), 2)
+    assert isinstance(found, NoPoint)
+    assert "at most 2 requests" in found.closest
+    assert "lowest measured concurrency is 4" in found.closest
+
+
 def test_all_points_are_looked_at_because_latency_may_fall_again() -> None:
     bumpy = (_point(4, 400, 100, 5), _point(8, 700, 3000, 6), _point(16, 1200, 400, 9))
     found = choose_point(_profile(*bumpy), LatencyTargets(500, 33))

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from catalog.identity import parse_identity
 from catalog.inference import Identified, RoleIdentity, infer_identity
 from catalog.loading import CatalogCache, LoadedCatalog, load_embedded, load_text
+from catalog.objects import role_inputs
 from catalog.operating_point import LatencyTargets
 from catalog.prediction import ObservedMix
 from catalog.resolution import (
@@ -357,3 +359,38 @@ def test_a_thousand_roles_against_a_thousand_profiles_take_half_a_second() -> No
     priors: list[RolePrior] = [resolve_role(catalog, request) for request in requests]
     assert time.process_time() - start < 0.5
     assert [prior.reason for prior in priors].count(PriorReason.CATALOG_RESOLVED) == 500
+
+
+def test_a_decode_profile_that_counts_no_prompts_is_found_by_its_lengths() -> None:
+    profiles = [
+        profile_document(
+            role="Decode",
+            points=[point_document(8, rate, rate)],
+            workload={"inputTokens": lengths[0], "outputTokens": lengths[1]},
+        )
+        for rate, lengths in ((800.0, (1024, 1024)), (600.0, (8192, 1024)))
+    ]
+    request = _request(QWEN.replace("Server", "Decode"), observed=_observed(8.0))
+    capacity = resolve_role(load(*profiles), request).capacity
+    assert capacity is not None
+    assert (capacity.workload, capacity.seed_tokens_per_second) == ("8192/1024", 600.0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "concurrency"),
+    [
+        pytest.param((), 32, id="no limit of its own"),
+        pytest.param(("--max-num-seqs", "64"), 32, id="a limit beyond the sweep"),
+        pytest.param(("--max-num-seqs=20",), 16, id="a limit inside the sweep"),
+        pytest.param(("--max-num-seqs", "1"), None, id="a limit below the sweep"),
+    ],
+)
+def test_a_role_is_planned_with_no_more_requests_than_its_engine_runs(
+    flags: tuple[str, ...], concurrency: int | None
+) -> None:
+    documents = list(yaml.safe_load_all((DATA / "qwen3-8b-deployment.yaml").read_text()))
+    deployment = next(document for document in documents if document["kind"] == "ModelDeployment")
+    deployment["spec"]["roles"][0]["extraArgs"] = list(flags)
+    (role,) = role_inputs(documents)
+    prior = resolve_role(_sweep(), _request(infer_identity(role)))
+    assert (prior.capacity.concurrency if prior.capacity else None) == concurrency

@@ -90,6 +90,11 @@ FINDINGS: dict[str, tuple[dict[str, Any], str, str]] = {
         "profiles[0].points[0].outputTokensPerSecond",
         "above the total",
     ),
+    "a server that was sent nothing": (
+        _with_point(outputTokensPerSecond="6400"),
+        "profiles[0].points[0].totalTokensPerSecond",
+        "equals the output",
+    ),
     "a quantile in a tool's spelling": (
         _with_point(ttftMilliseconds={"median": "1"}),
         "profiles[0].points[0].ttftMilliseconds",

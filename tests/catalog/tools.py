@@ -134,7 +134,7 @@ def write_vllm(folder: Path, run: Run) -> Path:
 
 def sglang_record(run: Run, **changes: Any) -> dict[str, Any]:
     record: dict[str, Any] = {
-        "backend": "sglang",
+        "backend": "sglang-oai",
         "dataset_name": "random",
         "request_rate": float("inf"),
         "max_concurrency": run.concurrency,

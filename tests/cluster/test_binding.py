@@ -23,7 +23,7 @@ from tests.cluster.objects import LEASES
 from tests.cluster.world import FACTOR, World, world
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ async def test_an_old_fault_does_not_forbid_a_change_beside_it(api: Api):
     for version in stricter["spec"]["versions"]:
         version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["interval"]["maximum"] = 100
     (await api("PUT", CUSTOM_RESOURCE_DEFINITIONS.path(None, crd["metadata"]["name"]), stricter)).ok()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (
             await api(
                 "POST",
@@ -207,7 +207,7 @@ async def test_discovery_lists_names_verbs_and_categories(api: Api):
 
 
 async def test_the_openapi_document_of_the_group_describes_the_kind(api: Api):
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while GROUP not in str((await api("GET", "/openapi/v3")).ok()["paths"].keys()):
             await asyncio.sleep(0.1)
     document = (await api("GET", f"/openapi/v3/apis/{GROUP}/v1")).ok()
@@ -347,7 +347,7 @@ async def install(api: Api, crd: dict[str, Any]) -> Resource:
     """Create a definition and wait until its first version is served."""
     (await api("POST", CUSTOM_RESOURCE_DEFINITIONS.path(), crd)).ok()
     resource = Resource(crd["spec"]["group"], "v1alpha1", "gadgets", "Gadget")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while (await api.list(resource)).status != 200:
             await asyncio.sleep(0.05)
     return resource

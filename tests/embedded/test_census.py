@@ -42,7 +42,7 @@ class Bench:
         self.api.put(pod(name, labels=role | ordinal) | {"status": status})
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():
                 await self.clock.sleep(0.3)
 

@@ -47,7 +47,7 @@ async def test_whose_pods_a_router_uses(api: ApiClient, clock: ScaledClock, depl
     await serving(api, "chat-server-0", "chat", "127.1.2.3")
     router = Router(clock)
     following = asyncio.create_task(Membership(api, "demo", router, deployment).run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not router.members:
             await clock.sleep(1.0)
     following.cancel()

@@ -50,7 +50,7 @@ FACTOR = 60.0
 HANDOVER_FACTOR = 120.0
 # Where a loss has to show: the protocol's own steps take model time too.
 SLOW_FACTOR = 40.0
-WALL_SECONDS = 300.0  # for a machine with no time to spare; an idle one needs a tenth
+WALL_SECONDS = 600.0  # for a machine with no time to spare; an idle one needs a tenth
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ async def test_the_pod_server_serves_every_pod_and_changes_them_when_asked(
             updated=lambda _, pod: sent.append(int(pod.metadata.annotation(SENT_ANNOTATION) or 0)),
         )
     )
-    async with running(pods.run()), asyncio.timeout(10):
+    async with running(pods.run()), asyncio.timeout(60):
         while len(added) < COUNT:
             await asyncio.sleep(0.005)
         assert set(added) == {not as_changes}
@@ -62,7 +62,7 @@ async def test_a_relist_brings_every_hundredth_pod_anew() -> None:
         cache = Informer(client, POD, Pod)
         changed: list[str] = []
         cache.add_handler(HandlerFunctions(updated=lambda _, pod: changed.append(pod.metadata.name[-6:])))
-        async with running(cache.run()), asyncio.timeout(10):
+        async with running(cache.run()), asyncio.timeout(60):
             await cache.wait_synced()
             await client.request_raw("GET", "/relist")
             while len(changed) < 3:

@@ -219,7 +219,7 @@ async def test_a_command_that_hangs_is_left_in_time(server: Server):
     server.play = _wait_for_the_end
     with pytest.raises(TimedOut):
         await run(server, timeout=0.2)
-    await asyncio.wait_for(server.left.wait(), 5.0)
+    await asyncio.wait_for(server.left.wait(), 60)
 
 
 async def test_a_cancellation_hangs_up(server: Server):
@@ -230,7 +230,7 @@ async def test_a_cancellation_hangs_up(server: Server):
     task.cancel()
     await asyncio.wait({task})
     assert task.cancelled()
-    await asyncio.wait_for(server.left.wait(), 5.0)
+    await asyncio.wait_for(server.left.wait(), 60)
 
 
 async def test_nobody_there_is_no_answer():

@@ -30,7 +30,7 @@ class Watched:
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker", "namespace": "team"}}
         )["metadata"]["resourceVersion"]
         for informer in (*self.caches.informers, *self.caches.prior_informers):
-            async with asyncio.timeout(10.0):
+            async with asyncio.timeout(60):
                 while informer is self.caches.priors.config_maps and not self._saw(marker):
                     await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # the other watches have their own connections

@@ -18,7 +18,7 @@ from controller.embedded.apiserver.faults import Stall
 from tests.reconcile.harness import FACTOR, World
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 @asynccontextmanager

@@ -143,7 +143,7 @@ class Stream:
         self.response = response
 
     async def next(self) -> dict[str, Any]:
-        line = await asyncio.wait_for(self.response.content.readline(), 5)
+        line = await asyncio.wait_for(self.response.content.readline(), 60)
         assert line.endswith(b"\n"), f"the stream ended with {line!r}"
         found: dict[str, Any] = orjson.loads(line)
         return found
@@ -155,7 +155,7 @@ class Stream:
 
     async def rest(self) -> bytes:
         """What still comes until the end."""
-        return await asyncio.wait_for(self.response.content.read(), 5)
+        return await asyncio.wait_for(self.response.content.read(), 60)
 
     async def is_silent(self, seconds: float = 0.05) -> bool:
         try:

@@ -106,7 +106,7 @@ async def raw_watch(api: Client) -> bytes:
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET {PATH}?watch=1 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     try:
-        return await asyncio.wait_for(reader.read(), 5)
+        return await asyncio.wait_for(reader.read(), 60)
     finally:
         writer.close()
 

@@ -42,7 +42,7 @@ class Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 20)
+        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
         return process.returncode or 0, out.decode(), err.decode()
 
     async def __call__(self, *arguments: str, stdin: str = "") -> str:
@@ -123,12 +123,12 @@ async def test_get_watch_shows_changes(kubectl: Kubectl) -> None:
     )
     assert process.stdout is not None
     try:
-        first = await asyncio.wait_for(process.stdout.readline(), 10)
+        first = await asyncio.wait_for(process.stdout.readline(), 60)
         assert first.split()[:2] == [b"one", b"Shadow"]
         while not any(record.info.verb == "watch" for record in kubectl.server.requests):
             await asyncio.sleep(0.01)
         kubectl.server.put(widget(mode="Active"))
-        second = await asyncio.wait_for(process.stdout.readline(), 10)
+        second = await asyncio.wait_for(process.stdout.readline(), 60)
         assert second.split()[:2] == [b"one", b"Active"]
     finally:
         process.kill()

@@ -64,7 +64,7 @@ async def decode(
 
 
 async def until(condition: Any, clock: ScaledClock) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():
             await clock.sleep(0.1)
 

@@ -34,7 +34,7 @@ async def drained(http: aiohttp.ClientSession, engine: EngineServer) -> Load:
 
 
 async def until(condition: Callable[[], bool], clock: ScaledClock) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():
             await clock.sleep(0.1)
 

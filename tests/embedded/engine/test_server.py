@@ -44,7 +44,7 @@ async def scrape(http: aiohttp.ClientSession, url: str, path: str = "/metrics") 
 
 
 async def until(condition: Any, clock: ScaledClock) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():
             await clock.sleep(0.1)
 
