@@ -65,8 +65,10 @@ KINDS = (
             Column("Suspended", ".spec.suspend", "Whether it neither plans nor writes.", "boolean"),
             Column("Algorithm", ".spec.algorithm.type", "How replica counts are found."),
             Column("Ready", ".status.summary.ready", "Ready replicas by role."),
-            Column("Desired", ".status.summary.desired", "Recommended replicas by role."),
-            Column("Limited By", ".status.summary.limitedBy", "What limited the last decision."),
+            Column(
+                "Desired", ".status.summary.desired", "Recommended replicas by role; empty while nothing is decided."
+            ),
+            Column("Limited By", ".status.summary.limitedBy", "What limited the last decision; empty without one."),
             Column(
                 "Prior",
                 '.status.conditions[?(@.type=="CapacityPriorResolved")].reason',

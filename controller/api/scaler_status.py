@@ -64,8 +64,12 @@ class Summary(ApiStruct, frozen=True, kw_only=True):
     """One line for `kubectl get`."""
 
     ready: Annotated[str, Member("Ready replicas by role.", max_length=1024)] = ""
-    desired: Annotated[str, Member("Recommended replicas by role.", max_length=1024)] = ""
-    limited_by: Annotated[str, Member("What limited the last decision, by role.", max_length=1024)] = ""
+    desired: Annotated[
+        str, Member("Recommended replicas by role; empty while nothing is decided.", max_length=1024)
+    ] = ""
+    limited_by: Annotated[
+        str, Member("What limited the last decision, by role; empty while nothing is decided.", max_length=1024)
+    ] = ""
 
 
 class Binding(ApiStruct, frozen=True, kw_only=True):

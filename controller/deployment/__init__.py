@@ -1,8 +1,8 @@
 """The ModelDeployment side of standalone mode: replicas, eligibility, retirement, drain.
 
 Pure, each one noun: ownership · flags, command_line, images, pools, weights, pods, services, fingerprint · replicas,
-eligibility, plan · retirement, replacement, record · serving, status. Shells: withdrawal, drain, exec_gauges,
-evidence · writes, retiring, creating, burial, reporter · reconciler, caches, controller. `drain_hook` and
+provenance, eligibility, plan · retirement, replacement, record · serving, status. Shells: withdrawal, drain,
+exec_gauges, evidence · writes, retiring, creating, burial, reporter · reconciler, caches, controller. `drain_hook` and
 `metrics_read` run inside the engines' containers.
 """
 

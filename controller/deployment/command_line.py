@@ -33,15 +33,31 @@ _RENDEZVOUS_PORT: Final = 20000
 # A decode process fetches KV blocks straight from the prefill Pod, so the address that is handed on must be the Pod's.
 _POD_IP: Final = "$(POD_IP)"
 
-# What says, summed, how many requests an engine holds: what the hook at the end of a Pod waits for.
-_GAUGES: Final = {
-    EngineName.VLLM: ("vllm:num_requests_running", "vllm:num_requests_waiting"),
-    EngineName.SGLANG: ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
-}
+# What says, summed, how many requests an engine holds: what the hook at the end of a Pod waits for, in its terms.
+_VLLM: Final = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+# Requests that wait for a grammar are in no other queue.
+_SGLANG: Final = ("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:num_grammar_queue_reqs?")
 _SGLANG_QUEUES: Final = {
-    RoleKind.PREFILL: ("sglang:num_prefill_bootstrap_queue_reqs", "sglang:num_prefill_inflight_queue_reqs"),
-    RoleKind.DECODE: ("sglang:num_decode_prealloc_queue_reqs", "sglang:num_decode_transfer_queue_reqs"),
+    # Waiting for the handshake with the decode side (`prealloc` from 0.4.9 to 0.5.9), and computed with the blocks not
+    # fetched yet.
+    RoleKind.PREFILL: (
+        "sglang:num_prefill_bootstrap_queue_reqs|sglang:num_prefill_prealloc_queue_reqs",
+        "sglang:num_prefill_inflight_queue_reqs",
+    ),
+    # With requests whose prefill has not ended (sglang#21396): no work of this process yet, but accepted by it, and
+    # lost with it. `host_receive` from 0.5.23 on.
+    RoleKind.DECODE: (
+        "sglang:num_decode_prealloc_queue_reqs",
+        "sglang:num_decode_transfer_queue_reqs",
+        "sglang:num_decode_host_receive_queue_reqs?",
+    ),
 }
+# SGLang's encoder has no scheduler and prints none of the above. It counts what came in and what has ended
+# (sglang#27564, in 0.5.23), each from its first time on. One that prints nothing of the kind, be it older or without a
+# request so far, cannot be told from one at work by anything it shows: an open connection may be idle, and a closed one
+# may have left an embedding to be fetched. It gets its whole grace, on purpose. So does one of which a request timed
+# out inside: that never counts as ended.
+_SGLANG_ENCODER: Final = ("sglang:encoder_requests_received_total", "-sglang:encoder_requests_total?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +88,13 @@ def command_line(
     )
 
 
-def in_flight_gauges(engine: EngineName, kind: RoleKind | None) -> tuple[str, ...]:
-    """The gauges whose sum is what an engine holds."""
-    queues = _SGLANG_QUEUES.get(kind, ()) if engine is EngineName.SGLANG and kind is not None else ()
-    return (*_GAUGES[engine], *queues)
+def in_flight_terms(engine: EngineName, kind: RoleKind | None) -> tuple[str, ...]:
+    """What an engine holds, as the sum of these terms of `drain_hook`. A vLLM encoder is a server to its metrics."""
+    if engine is EngineName.VLLM:
+        return _VLLM
+    if kind is RoleKind.ENCODE:
+        return _SGLANG_ENCODER
+    return (*_SGLANG, *(_SGLANG_QUEUES.get(kind, ()) if kind is not None else ()))
 
 
 def answers(role: Role, engine: EngineName, member: int) -> bool:

@@ -61,6 +61,7 @@ class Creating:
                 if created is None:
                     break
                 if created:
+                    memory.provenance.made(role.name, seat.ordinal)
                     made.setdefault(role.name, []).append((body["metadata"]["name"], seat.ordinal))
             except Refused as refusal:
                 if not isinstance(refusal, NameTaken):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from controller import engines
-from controller.api import PODS, MetricsEndpoint, ModelDeployment, Pod
+from controller.api import PODS, SCRAPE_ANNOTATION, MetricsEndpoint, ModelDeployment, Pod
 from controller.deployment.replicas import Replica
 from controller.deployment.retirement import Load, Look
 from controller.engines import EngineReading, Scraper
@@ -119,9 +119,13 @@ class DrainReader:
     async def look(self, deployment: ModelDeployment, replica: Replica) -> Look:
         """One read of every answering member."""
         if not replica.answering:
+            why = (
+                f"has lost its annotations, {SCRAPE_ANNOTATION} among them"
+                if replica.stripped
+                else "took over its command line"
+            )
             note = (
-                f"{replica.name} took over its command line, so nobody can tell what it has in flight: "
-                "delete its Pods by hand to let it go"
+                f"{replica.name} {why}, so nobody can tell what it has in flight: delete its Pods by hand to let it go"
             )
             return Look(Load.UNSUPPORTED, "", note)
         members = [pod for pod in replica.answering if not pod.finished]

@@ -6,9 +6,12 @@ the deletion has begun; then the engine's own gauges are read until they are zer
 
 The text of this file is what runs: in the engine's image, by its Python, with the standard library alone, as
 
-    python3 -c TEXT URL SECONDS GAUGE...
+    python3 -c TEXT URL SECONDS TERM...
 
-`URL` is the engine's metrics, `SECONDS` the time there is in all, `GAUGE` the names whose sum is what is in flight.
+`URL` is the engine's metrics, `SECONDS` the time there is in all. A `TERM` is a series, and what is in flight is the
+sum of all: `name` counts and must be printed, `name?` counts where it is printed, `-name?` is taken off likewise, and
+of `new|old` the first that is printed counts. What cannot be summed is not idle: the hook then waits as long as it
+may, because nobody else knows of the requests that it would cut.
 Ends with status 0 whatever it finds: a hook that fails would only be an event that nobody reads.
 """
 
@@ -27,22 +30,34 @@ READ_SECONDS = 2.0
 IDLE_READS = 2
 
 
-def in_flight(text: str, gauges: Collection[str]) -> float | None:
-    """The sum of all series of `gauges`, None where one of them is missing or no number."""
+def in_flight(text: str, terms: Collection[str]) -> float | None:
+    """The sum of `terms`; None where one that must be there is missing, a value is no number, or the sum cannot be."""
+    wanted = {name for term in terms for name in _names(term)}
     sums: dict[str, float] = {}
     for line in text.splitlines():
         name = line.split("{", 1)[0].split(" ", 1)[0]
-        if name not in gauges:
+        if name not in wanted:
             continue
         rest = line.rpartition("}")[2] if "{" in line else line[len(name) :]
         try:
             sums[name] = sums.get(name, 0.0) + float(rest.split()[0])
         except (ValueError, IndexError):
             return None
-    return sum(sums.values()) if len(sums) == len(gauges) else None
+    total = 0.0
+    for term in terms:
+        printed = next((sums[name] for name in _names(term) if name in sums), None)
+        if printed is not None:
+            total += -printed if term.startswith("-") else printed
+        elif not term.endswith("?"):
+            return None
+    return total if total >= 0 else None  # more ended than came, or no number
 
 
-def read(url: str, gauges: Collection[str]) -> float | None:
+def _names(term: str) -> list[str]:
+    return term.strip("-?").split("|")
+
+
+def read(url: str, terms: Collection[str]) -> float | None:
     """What is in flight, None where the engine does not say."""
     # Our own container on its own address: there is nobody to be mistaken for, engines sign their certificates
     # themselves, and a proxy of the environment leads elsewhere.
@@ -50,7 +65,7 @@ def read(url: str, gauges: Collection[str]) -> float | None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), secure)
     try:
         with opener.open(url, timeout=READ_SECONDS) as answer:
-            return in_flight(answer.read().decode("utf-8", "replace"), gauges)
+            return in_flight(answer.read().decode("utf-8", "replace"), terms)
     except (OSError, ValueError):
         return None
 
@@ -58,18 +73,18 @@ def read(url: str, gauges: Collection[str]) -> float | None:
 def wait(
     url: str,
     seconds: float,
-    gauges: Collection[str],
+    terms: Collection[str],
     *,
     look: Callable[[str, Collection[str]], float | None] = read,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return when the engine was idle twice in a row, or after `seconds`."""
+    """Return when the engine was idle twice in a row, or after `seconds`; never sooner because it does not say."""
     end = now() + seconds
     idle = 0
     sleep(min(SETTLE_SECONDS, seconds))
     while now() < end:
-        idle = idle + 1 if look(url, gauges) == 0.0 else 0
+        idle = idle + 1 if look(url, terms) == 0.0 else 0
         if idle >= IDLE_READS:
             return
         sleep(PERIOD_SECONDS)

@@ -78,7 +78,7 @@ class EvidenceCollector:
             Presence.THERE,
             declared,
             labelled=any(pod.eligible and not pod.deleting for pod in replica.members),
-            served=replica.served,
+            served=replica.served or replica.stripped,  # with the annotation that would tell, maybe
             listing=sighting.listing,
             listing_note=sighting.note,
             look=look,

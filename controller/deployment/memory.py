@@ -1,6 +1,7 @@
 """What this process knows of each deployment between two passes. Dropped when the deployment goes.
 
-Nothing here is needed for safety: a process that starts without it takes the stored operation up and reads twice again.
+Nothing here is needed for safety: a process that starts without it takes the stored operation up and reads twice again,
+and what is known of the Pods' origin begins with what the stored condition says.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from controller.deployment.provenance import Provenance
 from controller.deployment.retirement import Operation, delayed
 
 # A pass may be so late on a busy machine without anything being wrong.
@@ -53,6 +55,7 @@ class DeploymentMemory:
     uid: str
     retirement: Track | None = None
     replacement: Track | None = None
+    provenance: Provenance = field(default_factory=Provenance)
     told: dict[str, str] = field(default_factory=dict)  # topic → what was last said about it in an event
     lags: int = 0  # passes in a row that had to wait for a cache
     failed: dict[str, tuple[str, str]] = field(default_factory=dict)  # write → kind of its failure and first message

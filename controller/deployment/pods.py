@@ -33,7 +33,7 @@ from controller.api import (
     ModelDeployment,
     Role,
 )
-from controller.deployment.command_line import CommandLine, answers, command_line, in_flight_gauges
+from controller.deployment.command_line import CommandLine, answers, command_line, in_flight_terms
 from controller.deployment.fingerprint import fingerprint
 from controller.deployment.flags import Flags
 from controller.deployment.images import image_of
@@ -249,7 +249,7 @@ def _lifecycle(deployment: ModelDeployment, role: Role, member: int) -> Object:
         return {"lifecycle": {"preStop": {"sleep": {"seconds": _FOLLOWER_SLEEP_SECONDS}}}}
     url = f"{scheme_of(deployment, role)}://127.0.0.1:{role.serving_port}{_METRICS_PATH}"
     seconds = max(0, _grace(role) - _EXIT_SECONDS)
-    command = ["python3", "-c", _DRAIN_HOOK, url, str(seconds), *in_flight_gauges(engine, role.known_kind)]
+    command = ["python3", "-c", _DRAIN_HOOK, url, str(seconds), *in_flight_terms(engine, role.known_kind)]
     return {"lifecycle": {"preStop": {"exec": {"command": command}}}}
 
 

@@ -29,7 +29,8 @@ from controller.deployment.lookups import Lookups
 from controller.deployment.memory import DeploymentMemory, Memories
 from controller.deployment.names import role_service
 from controller.deployment.ownership import who_owns
-from controller.deployment.plan import Place, plan_replicas, plan_rollout
+from controller.deployment.plan import Place, Rollout, plan_replicas, plan_rollout
+from controller.deployment.provenance import STOPPED_REASON, UNREADABLE_REASON, stopped_note, unreadable_note
 from controller.deployment.refusals import nonsense, role_refusal
 from controller.deployment.replicas import Replica, group_replicas
 from controller.deployment.reporter import Reporter
@@ -64,6 +65,7 @@ from controller.kube import (
 _CONFLICT_SECONDS = 0.2
 # What only a person or another controller can put right is looked at again after this long (wall time).
 _PROBLEM_SECONDS = 30.0
+_NOTHING_TO_ROLL_OUT = Rollout({}, None)
 _NO_WEIGHTS = WeightsVerdict(None, WeightsReason.NOT_APPLICABLE)
 
 
@@ -88,9 +90,8 @@ class _Pass:
     refusals: dict[str, str]
     faults: Faults
     problems: list[str] = field(default_factory=list)
-    outdated: dict[str, int] = field(default_factory=dict)
+    rollout: Rollout = _NOTHING_TO_ROLL_OUT
     endpoints: dict[str, RoleEndpoints] = field(default_factory=dict)
-    rollout_waits_for: str = ""
     again_in: float | None = None  # model seconds
 
     def look_again(self, seconds: float | None) -> None:
@@ -216,6 +217,7 @@ class DeploymentReconciler:
         )
 
     async def _work(self, this: _Pass, routers: Sequence[Pod]) -> None:
+        this.memory.provenance.look(this.deployment, this.replicas)
         artifact = await this.faults.attempt("reading the ModelArtifact", self._lookups.artifact(this.deployment))
         if this.faults.problems:
             weights = WeightsVerdict(None, WeightsReason.LOOKUP_FAILED, this.faults.problems.pop())
@@ -227,16 +229,13 @@ class DeploymentReconciler:
         this.look_again(carried.again_in)
         held = _held(this.memory)
         startable = this.carried if weights.weights is not None else []
-        plan = plan_replicas(this.deployment, startable, this.replicas, held)
+        plan = plan_replicas(this.deployment, startable, this.replicas, held, this.memory.provenance)
         for discard in plan.discard:
             what = f"deleting Pod {discard.pod.metadata.name}"
             if await this.faults.attempt(what, self._writes.delete_pod(this.deployment, discard.pod)):
                 self._reporter.event(this.deployment, discard.reason, "Restart", discard.note, warning=True)
                 self._reporter.deleted(this.deployment, discard.pod.role or "", discard.pod.metadata.name)
-        rollout = plan_rollout(this.deployment, this.carried, this.replicas, held)
-        this.look_again(
-            await self._retiring.replace(this.deployment, startable, this.replicas, rollout, this.memory, this.faults)
-        )
+        await self._roll_out(this, startable, held)
         await self._label(this)
         if weights.weights is not None:
             this.problems += await self._creating.create(
@@ -253,9 +252,20 @@ class DeploymentReconciler:
         revision = artifact.status.resolved.revision if artifact is not None and artifact.status.resolved else ""
         if weights.reason is WeightsReason.LOOKUP_FAILED and this.deployment.status.model is not None:
             revision = this.deployment.status.model.revision
-        this.outdated = dict(rollout.outdated)
-        this.rollout_waits_for = rollout.waits_for or ("a replica is being retired" if this.memory.retirement else "")
         await self._report(this, _situation(this, routers, weights, revision))
+
+    async def _roll_out(self, this: _Pass, startable: Sequence[Role], held: set[Place]) -> None:
+        """One step of carrying a changed spec out, and word of what keeps it from that."""
+        memory = this.memory
+        this.rollout = rollout = plan_rollout(this.deployment, this.carried, this.replicas, held, memory.provenance)
+        for reason, note in (
+            (STOPPED_REASON, stopped_note(rollout.stopped)),
+            (UNREADABLE_REASON, unreadable_note(rollout.silent)),
+        ):
+            self._reporter.tell(this.deployment, memory, reason, reason, "Replace", note)
+        this.look_again(
+            await self._retiring.replace(this.deployment, startable, this.replicas, rollout, memory, this.faults)
+        )
 
     async def _label(self, this: _Pass) -> None:
         memory = this.memory
@@ -327,8 +337,10 @@ def _situation(this: _Pass, routers: Sequence[Pod], weights: WeightsVerdict, rev
         weights=weights,
         revision=revision,
         refusals=this.refusals,
-        outdated=this.outdated,
+        outdated=this.rollout.outdated,
         endpoints=this.endpoints,
-        rollout_waits_for=this.rollout_waits_for,
+        rollout_waits_for=this.rollout.waits_for or ("a replica is being retired" if this.memory.retirement else ""),
         problems=tuple(this.problems),
+        silent=this.rollout.silent,
+        stopped=this.rollout.stopped,
     )

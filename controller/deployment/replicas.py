@@ -17,7 +17,7 @@ from controller.deployment.names import (
     replica_name,
 )
 
-_DISAGGREGATED = {str(kind).lower() for kind in (RoleKind.PREFILL, RoleKind.DECODE)}
+_HANDING_OVER = {str(kind).lower() for kind in (RoleKind.PREFILL, RoleKind.DECODE, RoleKind.ENCODE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,11 @@ class Replica:
         return offered or any(pod.ready for pod in self.answering or self.members)
 
     @property
+    def stripped(self) -> bool:
+        """A member has lost an annotation that each is created with, so it may have lost others that would tell."""
+        return any(pod.metadata.annotation(FINGERPRINT_ANNOTATION) is None for pod in self.members)
+
+    @property
     def answering(self) -> tuple[Pod, ...]:
         """The members that answer for it; empty for a role that took over its command line."""
         return tuple(pod for pod in self.members if pod.metadata.annotation(SCRAPE_ANNOTATION) == "true")
@@ -96,12 +101,10 @@ class Replica:
 
     @property
     def hands_over(self) -> bool:
-        """Prefill and decode replicas hold blocks for each other after a request has left their queues."""
-        return any(pod.metadata.label(ROLE_KIND_LABEL) in _DISAGGREGATED for pod in self.members)
-
-    def made_from(self, fingerprint: str) -> bool:
-        """Every member was created from this spec."""
-        return all(pod.metadata.annotation(FINGERPRINT_ANNOTATION) == fingerprint for pod in self.members)
+        """Prefill and decode replicas hold blocks for each other after a request has left their queues; an encoder may
+        hold embeddings that the prefill side has still to fetch (SGLang's, with the transfer backend mooncake, counts a
+        request as ended before that)."""
+        return any(pod.metadata.label(ROLE_KIND_LABEL) in _HANDING_OVER for pod in self.members)
 
 
 def group_replicas(deployment: str, pods: Iterable[Pod]) -> list[Replica]:

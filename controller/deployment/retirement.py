@@ -35,7 +35,8 @@ WITHDRAWAL_SECONDS: Final = 30.0
 DRAIN_SECONDS: Final = 240.0
 SETTLE_SECONDS: Final = 30.0
 OVERALL_SECONDS: Final = 300.0
-# A prefill replica holds blocks until the decode side has fetched them, and the gauges do not show it.
+# A prefill replica holds blocks until the decode side has fetched them, an encoder embeddings until the prefill side
+# has, and the gauges do not show it.
 HANDOFF_SECONDS: Final = 60.0
 IDLE_READS: Final = 2
 # Longer than any usual grace: a Pod that is still there has a node that does not answer, and a person has to know.
@@ -113,7 +114,7 @@ class Operation:
     deadline: float
     phase_started_at: float
     last_retry_token: str = ""
-    hands_over: bool = False  # a prefill or decode replica
+    hands_over: bool = False  # a prefill, decode or encode replica
     idle_reads: int = 0
     incarnation: str = ""
 

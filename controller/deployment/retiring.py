@@ -23,7 +23,8 @@ from controller.deployment.evidence import LOOK_SECONDS, EvidenceCollector, repl
 from controller.deployment.faults import Faults
 from controller.deployment.fingerprint import fingerprint
 from controller.deployment.memory import DeploymentMemory, Track
-from controller.deployment.plan import Rollout, declares, surplus
+from controller.deployment.plan import Rollout, declares, is_outdated, surplus
+from controller.deployment.provenance import Provenance
 from controller.deployment.record import MAX_RETRY_TOKEN, restored, retirement_patch, stored
 from controller.deployment.replacement import step_replacement
 from controller.deployment.replicas import Replica
@@ -110,7 +111,10 @@ class Retiring:
         operation = track.operation
         replica = replica_of(operation, replicas)
         gathered = await self._collector.gather(
-            deployment, track, replica, declared=not _still_outdated(deployment, operation, replica)
+            deployment,
+            track,
+            replica,
+            declared=not _still_outdated(deployment, operation, replica, memory.provenance),
         )
         now = self._clock.now()
         taken = step_replacement(operation, gathered.evidence, now)
@@ -118,6 +122,7 @@ class Retiring:
         if taken.outcome not in (Outcome.STAYED, Outcome.REASON):
             self._reporter.replaced(deployment, operation, taken.operation, taken.reason)
         if Action.DELETE in taken.actions:
+            memory.provenance.made(operation.role, operation.ordinal)
             await self._delete(deployment, gathered.members, faults)
         if memory.replacement is None:
             return 0.0
@@ -206,9 +211,11 @@ class Retiring:
         return LOOK_SECONDS if operation.deletes else max(0.0, min(_POLL_SECONDS, operation.phase_ends_at - now))
 
 
-def _still_outdated(deployment: ModelDeployment, operation: Operation, replica: Replica | None) -> bool:
+def _still_outdated(
+    deployment: ModelDeployment, operation: Operation, replica: Replica | None, provenance: Provenance
+) -> bool:
     """Whether the replica still has to be made again: its role declares it, from another spec."""
     role = deployment.role(operation.role)
     if role is None or replica is None or not declares(deployment, operation.role, operation.ordinal):
         return False
-    return not replica.made_from(fingerprint(deployment, role))
+    return is_outdated(replica, fingerprint(deployment, role), provenance)

@@ -33,6 +33,14 @@ from controller.api import (
     render,
 )
 from controller.deployment.pods import scheme_of
+from controller.deployment.provenance import (
+    STOPPED_REASON,
+    UNREADABLE_REASON,
+    UP_TO_DATE,
+    UP_TO_DATE_REASON,
+    stopped_note,
+    unreadable_note,
+)
 from controller.deployment.replicas import Replica
 from controller.deployment.weights import WeightsReason, WeightsVerdict
 from controller.foundation import format_time
@@ -49,7 +57,8 @@ _NOT_LOOKED_AT: Final = RoleEndpoints(serving=ServingEndpoints(state=ServingStat
 class Situation:
     """Everything that the status is made from. `refusals`: role → why it is not carried out. `outdated`: role →
     replicas made from an older spec. `endpoints`: role → who is sent requests, where that is known. `problems`:
-    what could not be done, for people."""
+    what could not be done, for people. `silent`: Pods that do not say what they were made from. `stopped`: replicas
+    that were made from the present spec and deny it."""
 
     deployment: ModelDeployment
     replicas: tuple[Replica, ...]
@@ -61,6 +70,8 @@ class Situation:
     endpoints: Mapping[str, RoleEndpoints]
     rollout_waits_for: str
     problems: tuple[str, ...]
+    silent: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
 
 
 def deployment_status(situation: Situation, now: float) -> ModelDeploymentStatus:
@@ -82,6 +93,7 @@ def deployment_status(situation: Situation, now: float) -> ModelDeploymentStatus
         phase = Phase.DEGRADED if serving else Phase.STARTING
     if router.reason == "NotDeployed" or router.status == "False":
         notes.append(router.message)
+    notes += [note for note in (stopped_note(situation.stopped), unreadable_note(situation.silent)) if note]
     conditions = (_up_to_date(situation), _kinds_ready(roles, situation), router, _weights_ready(situation))
     reference = deployment.spec.model.artifact_ref
     return ModelDeploymentStatus(
@@ -147,16 +159,25 @@ def _router(situation: Situation, condition: ConditionView) -> RouterStatus | No
 
 
 def _up_to_date(situation: Situation) -> ConditionView:
-    if not situation.outdated:
-        return _condition("ReplicasUpToDate", "True", "UpToDate", "")
+    silent, stopped = unreadable_note(situation.silent), stopped_note(situation.stopped)
     old = ", ".join(f"{count} of role {role}" for role, count in sorted(situation.outdated.items()))
-    message = f"made from an older spec: {old}"
-    if situation.weights.weights is None:
+    older = f"made from an older spec: {old}" if old else ""
+    if stopped:
+        return _condition(UP_TO_DATE, "False", STOPPED_REASON, _joined(stopped, older, silent))
+    if older and situation.weights.weights is None:
         return _condition(
-            "ReplicasUpToDate", "False", "RolloutHeldByWeights", f"{message}; {situation.weights.message}"
+            UP_TO_DATE, "False", "RolloutHeldByWeights", _joined(older, situation.weights.message, silent)
         )
-    waits = f"; waits because {situation.rollout_waits_for}" if situation.rollout_waits_for else ""
-    return _condition("ReplicasUpToDate", "False", "RolloutInProgress", message + waits)
+    if older:
+        waits = f"waits because {situation.rollout_waits_for}" if situation.rollout_waits_for else ""
+        return _condition(UP_TO_DATE, "False", "RolloutInProgress", _joined(older, waits, silent))
+    if silent:
+        return _condition(UP_TO_DATE, "Unknown", UNREADABLE_REASON, silent)
+    return _condition(UP_TO_DATE, "True", UP_TO_DATE_REASON, "")
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
 
 
 def _kinds_ready(roles: Iterable[DeploymentRoleStatus], situation: Situation) -> ConditionView:

@@ -1,9 +1,10 @@
 """The preStop hook of a container, as far as a kubelet without a container runtime can carry it out.
 
 Two kinds are understood: `sleep`, and the `exec` of a drain: a command that ends with the URL of the engine's metrics,
-the seconds that there are, and the gauges whose sum is what is in flight. The command itself is not run: its text comes
-out of an API object. What it is there for is done in its place, in model time, against the same gauges over HTTP: serve
-on for a moment, then wait for two idle readings in a row, no longer than the seconds given.
+the seconds that there are, and the series whose sum is what is in flight: `name`, `name?` for one that need not be
+printed, a minus before what is taken off, `new|old` for spellings. The command itself is not run: its text comes out of
+an API object. What it is there for is done in its place, in model time, against the same series over HTTP: serve on for
+a moment, then wait for two idle readings in a row, no longer than the seconds given.
 
 Any other hook counts as one that failed: said in the log, and the container ends without it.
 """
@@ -32,12 +33,12 @@ _READ_SECONDS = 2.0  # wall time for one reading
 
 @dataclass(frozen=True, slots=True)
 class PreStop:
-    """What a hook waits for. Without gauges: `seconds` and no more."""
+    """What a hook waits for. Without terms: `seconds` and no more."""
 
     seconds: float
     port: int = 0
     path: str = ""
-    gauges: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
 
 
 def read_pre_stop(lifecycle: Mapping[str, Any]) -> PreStop | None:
@@ -67,9 +68,9 @@ def _read_drain(command: Sequence[str]) -> PreStop | None:
 async def run_pre_stop(hook: PreStop, address: str, session: aiohttp.ClientSession, clock: Clock) -> None:
     """Return when the hook would: the engine at `address` was idle twice in a row, or its time is up."""
     end = clock.now() + hook.seconds
-    await clock.sleep(min(_SETTLE_SECONDS, hook.seconds) if hook.gauges else hook.seconds)
+    await clock.sleep(min(_SETTLE_SECONDS, hook.seconds) if hook.terms else hook.seconds)
     idle = 0
-    while hook.gauges and clock.now() < end:
+    while hook.terms and clock.now() < end:
         idle = idle + 1 if await _in_flight(hook, address, session) == 0.0 else 0
         if idle >= _IDLE_READS:
             return
@@ -77,7 +78,7 @@ async def run_pre_stop(hook: PreStop, address: str, session: aiohttp.ClientSessi
 
 
 async def _in_flight(hook: PreStop, address: str, session: aiohttp.ClientSession) -> float | None:
-    """The sum of the gauges; None where one is missing or the engine does not answer: that is not idleness."""
+    """The sum of the terms; None where one is missing or the engine does not answer: that is not idleness."""
     try:
         async with asyncio.timeout(_READ_SECONDS):
             async with session.get(f"http://{address}:{hook.port}{hook.path}") as response:
@@ -87,6 +88,14 @@ async def _in_flight(hook: PreStop, address: str, session: aiohttp.ClientSession
     sums: dict[str, float] = {}
     for line in page.splitlines():
         name = line.partition("{")[0].partition(" ")[0]
-        if name in hook.gauges:
+        if name and not name.startswith("#"):
             sums[name] = sums.get(name, 0.0) + float(line.rpartition(" ")[2])
-    return sum(sums.values()) if len(sums) == len(hook.gauges) else None
+    total = 0.0
+    for term in hook.terms:
+        sign = -1.0 if term.startswith("-") else 1.0
+        spellings = term.removeprefix("-").removesuffix("?").split("|")
+        printed = [sums[name] for name in spellings if name in sums]
+        if not printed and not term.endswith("?"):
+            return None
+        total += sign * (printed[0] if printed else 0.0)
+    return total

@@ -5,16 +5,14 @@ interval. Between two intervals it only looks: whether the spec is valid, the ta
 At the interval, and at once when the spec or what the priors rest on changed, it samples the engines and decides; an
 Active scaler then makes sure of its binding and commits.
 
-The order of writes is the order of safety: the memory that a shrink relies on is in the status before the count falls
-(a raise does not wait for a status that cannot be written), and a count is only ever written under the fence.
-A reconcile waits until the cache shows this process' last writes.
+A reconcile waits until the cache shows this process' last writes. In which order it writes itself is `acting`'s.
 
 Cancellation: safe at every await; the next reconcile starts from what the API server has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -30,6 +28,7 @@ from controller.api import (
     ModelDeployment,
     ScalerSpec,
     ScalerStatus,
+    Summary,
     drop_condition,
     validate_against_target,
 )
@@ -37,7 +36,6 @@ from controller.foundation import Clock
 from controller.kube import (
     LAG_GIVEN_UP,
     LAG_WORTH_TELLING,
-    ApiError,
     Conflict,
     ConsistencyStore,
     Done,
@@ -45,33 +43,29 @@ from controller.kube import (
     Invalid,
     NotFound,
     NotLeader,
-    Outcome,
     ReconcileOutcome,
     Requeue,
     RequeueAfter,
 )
 from controller.operations import ScalerMetrics
 from controller.planning import PriorSources, Record, capacities, decision_spec, resolve_priors, restored, with_mixes
-from controller.reconcile.baseline import baseline_of
-from controller.reconcile.binder import Binder, BoundState, claim_of
-from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
+from controller.reconcile.acting import Acting
+from controller.reconcile.binder import Binder, BoundState
+from controller.reconcile.committer import Committer, RefusedForAnUnknownReason
 from controller.reconcile.decided import Tick
 from controller.reconcile.drift import drifts
-from controller.reconcile.fence import Holding
-from controller.reconcile.guards import Guard, holds, unsupported
+from controller.reconcile.guards import Guard, unsupported
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
 from controller.reconcile.report import (
     condition,
     invalid_spec_message,
+    observed_summary,
     with_conditions,
-    without_capacity,
 )
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome
-from controller.reconcile.tick import tick_status
-from controller.reconcile.writing import plan_writing
 from controller.scaling import decide, stable_window_seconds
 
 
@@ -107,7 +101,7 @@ class Reconciler:
         self._caches = caches
         self._sampler = sampler
         self._binder = binder
-        self._committer = committer
+        self._acting = Acting(binder, committer, reporter, metrics, clock)
         self._reporter = reporter
         self._metrics = metrics
         self._records = records
@@ -115,12 +109,11 @@ class Reconciler:
         self._clock = clock
         self._process = process
         self._memories = Memories()
-        self._only_shadow = ""  # why this process writes to no target; empty: it may
         self._log = structlog.get_logger(component="reconcile")
 
     def stay_in_shadow(self, reason: str) -> None:
         """Treat every scaler as Shadow from now on."""
-        self._only_shadow = reason
+        self._acting.stay_in_shadow(reason)
 
     async def reconcile(self, key: str) -> ReconcileOutcome:
         """Bring one scaler up to date. Raises ApiError for the queue to back off."""
@@ -180,7 +173,13 @@ class Reconciler:
         if spec.suspend:
             bound = BoundState(None, BoundReason.SUSPENDED, "suspended: nothing is planned, nothing is written")
             return await self._stop(
-                key, scaler, status, memory, Guard(ActiveReason.SUSPENDED, "spec.suspend is true"), bound
+                key,
+                scaler,
+                status,
+                memory,
+                Guard(ActiveReason.SUSPENDED, "spec.suspend is true"),
+                bound,
+                None if target is None else observed_summary(spec, target),
             )
         if target is None:
             name = spec.target_ref.name
@@ -208,9 +207,10 @@ class Reconciler:
                 memory,
                 Guard(ActiveReason.TARGET_UNSUPPORTED, "the target is being deleted"),
                 bound,
+                observed_summary(spec, target),
             )
         if (guard := _refusal(spec, target)) is not None:
-            return await self._stop(key, scaler, status, memory, guard)
+            return await self._stop(key, scaler, status, memory, guard, summary=observed_summary(spec, target))
         return await self._tick_when_due(key, scaler, spec, status, target, memory)
 
     async def _tick_when_due(
@@ -243,7 +243,7 @@ class Reconciler:
             # What a person wants now is not what this tick began with: look again from the start, at once.
             memory.next_tick = 0.0
             return Requeue()
-        await self._act(key, latest, spec, status, self._decide(key, spec, status, sampled, memory), memory)
+        await self._acting.act(key, latest, spec, status, self._decide(key, spec, status, sampled, memory), memory)
         memory.refusal = ""
         return RequeueAfter(self._clock.wall_seconds(max(0.0, memory.next_tick - self._clock.now())))
 
@@ -275,101 +275,6 @@ class Reconciler:
         self._reporter.decided(key, decision, sampled.views, capacity, priors, memory)
         return Tick(sampled, planned, capacity, priors, decision, state, memory.drifts)
 
-    async def _act(
-        self, key: str, scaler: MdsView, spec: ScalerSpec, status: ScalerStatus, tick: Tick, memory: ScalerMemory
-    ) -> None:
-        """Bind, report, commit: in the order that a crash at any point leaves safe."""
-        target, decision = tick.sampled.target, tick.decision
-        refusal: Invalid | None = None
-        try:
-            bound = await self._bind(key, scaler, spec, status, tick, memory)
-        except Invalid as error:
-            # An object whose stored status its schema refuses takes no finalizer before that status is replaced.
-            bound, refusal = None, error
-        holding = None if bound is None else bound.holding
-        baseline = baseline_of(scaler, target, spec, status, self._clock.now())
-        guard = holds(target)
-        writing = plan_writing(spec, status, tick, holding, guard, baseline, self._clock.now())
-        wanted = writing.wanted
-        new = tick_status(scaler, status, tick, memory, bound, guard, baseline, writing, self._clock.now())
-        self._reporter.drifted(scaler, memory, tick.drift_notes)
-        failure: ApiError | None = refusal
-        try:
-            # Also before a raise: the write tells whether the scaler still asks for it, which a cache may not show yet.
-            outcome = await self._reporter.write(
-                key,
-                scaler,
-                status,
-                new,
-                memory,
-                now_or_never=bool(wanted) or refusal is not None,
-            )
-        except ApiError as error:
-            failure, outcome = error, StatusOutcome.FAILED
-        self._reporter.held(scaler, baseline.hold, baseline.message, memory)
-        self._reporter.silence(scaler, memory, decision, spec.sampling.interval_seconds)
-        if outcome in (StatusOutcome.CONTENDED, StatusOutcome.FAILED):
-            wanted = writing.raises_only()
-        elif outcome is not StatusOutcome.WRITTEN:
-            return
-        if wanted and holding is not None and not memory.deposed:
-            await self._commit(key, scaler, tick, holding, wanted, writing.reasons, memory)
-        if failure is not None:
-            raise failure
-
-    async def _bind(
-        self,
-        key: str,
-        scaler: MdsView,
-        spec: ScalerSpec,
-        status: ScalerStatus,
-        tick: Tick,
-        memory: ScalerMemory,
-    ) -> BoundState | None:
-        """The binding to write under; None: there is no plan to take the target for, and nothing is known of it."""
-        target = tick.sampled.target
-        if self._only_shadow:
-            return BoundState(None, BoundReason.SHADOW, self._only_shadow)
-        if spec.mode is not Mode.ACTIVE:
-            return BoundState(None, BoundReason.SHADOW, "Shadow: recommendations are reported, nothing is written")
-        held = claim_of(target).holder_uid == scaler.metadata.uid
-        if not held and without_capacity(tick.spec, tick.capacity) and not tick.decision.changes:
-            return None  # another scaler may have a plan for it
-        stored_term = status.binding.term if status.binding is not None else 0
-        return await self._binder.hold(key, scaler, target, memory, stored_term)
-
-    async def _commit(
-        self,
-        key: str,
-        scaler: MdsView,
-        tick: Tick,
-        holding: Holding,
-        wanted: Mapping[str, int],
-        reasons: Mapping[str, str],
-        memory: ScalerMemory,
-    ) -> None:
-        """Write counts under the fence, and tell what became of it."""
-        target, decision = tick.sampled.target, tick.decision
-        counts = {role.name: wanted.get(role.name, role.current) for role in decision.roles}
-        namespace, _, name = key.partition("/")
-        try:
-            result = await self._committer.commit(key, scaler, target, holding, wanted, counts)
-        except RefusedForAnUnknownReason:
-            self._metrics.report_commit(namespace, name, "refused")
-            raise
-        except ApiError as failure:
-            self._metrics.report_commit(namespace, name, "failed")
-            if failure.outcome is Outcome.UNKNOWN:
-                # It may still be on its way, and the counts it tests may come round again: under a term of ours it
-                # would then be carried out. So the next count is written under a higher one.
-                memory.own_term = None
-            raise
-        self._metrics.report_commit(namespace, name, str(result))
-        if result is CommitOutcome.COMMITTED:
-            self._reporter.committed(key, scaler, decision, wanted, reasons)
-        else:
-            self._log.warning("the counts were not written", scaler=key, outcome=result, wanted=wanted)
-
     async def _stop(
         self,
         key: str,
@@ -378,8 +283,10 @@ class Reconciler:
         memory: ScalerMemory,
         guard: Guard,
         bound: BoundState | None = None,
+        summary: Summary | None = None,
     ) -> ReconcileOutcome:
-        """Report why there is no planning; a change of the scaler or its target wakes the key again."""
+        """Report why there is no planning; a change of the scaler or its target wakes the key again. `summary`: what is
+        seen all the same."""
         # Nothing is known of the roles any more, and a gauge that stands still would be believed.
         namespace, _, name = key.partition("/")
         self._metrics.keep_roles(namespace, name, ())
@@ -388,7 +295,7 @@ class Reconciler:
         if bound is not None:
             new.append(condition(ConditionType.BOUND, False, bound.reason, bound.message, generation))
         # What was decided last stays readable, dated by lastDecisionTime. What is said of samples, limits and the
-        # target's retirement would be read as of now, and nobody looks at them.
+        # target's retirement would be read as of now, and nobody looks at them; so would the printer columns.
         kept = status.conditions
         for stale in (
             ConditionType.METRICS_AVAILABLE,
@@ -396,7 +303,7 @@ class Reconciler:
             ConditionType.RETIREMENT_BLOCKED,
         ):
             kept = drop_condition(kept, stale)
-        changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept)
+        changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept, summary=summary)
         outcome = await self._reporter.write(
             key, scaler, status, with_conditions(changed, new, self._clock.now()), memory
         )

@@ -23,12 +23,14 @@ from controller.api import (
     LimitedReason,
     LoweringState,
     MetricsReason,
+    ModelDeployment,
     ObservedRole,
     OperatingPoint,
     PlannerStage,
     QuotaShortfall,
     RoleCapacity,
     RoleStatus,
+    ScalerSpec,
     ScalerStatus,
     Summary,
     parse_status,
@@ -208,6 +210,13 @@ def summary_of(roles: Sequence[RoleStatus]) -> Summary:
         desired=_clipped(_counts([(role.name, role.recommended_replicas) for role in roles])),
         limited_by=_clipped(",".join(limited)),
     )
+
+
+def observed_summary(spec: ScalerSpec, target: ModelDeployment) -> Summary:
+    """The printer columns while nothing is decided: what the target reports of the scaler's roles, and no count that
+    would be read as wanted now."""
+    reported = {role.name: role.ready for role in target.status.roles or ()}
+    return Summary(ready=_clipped(_counts([(role.name, reported.get(role.name)) for role in spec.roles])))
 
 
 def as_stored(status: ScalerStatus) -> ScalerStatus:

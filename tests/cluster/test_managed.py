@@ -105,6 +105,29 @@ async def test_a_process_that_is_killed_in_a_retirement_is_followed_by_one_that_
     assert [state for state in team.states() if state != "-"] == WHOLE[:-1]
 
 
+async def test_a_hash_that_somebody_takes_away_or_changes_has_no_replica_made_again(team: Standalone):
+    await team.declare(2)
+    await team.controller()
+    await team.until(lambda: team.serves(2), "two replicas serve")
+    uids = {name: team.uid(name) for name in team.pods()}
+    for name, value in (("chat-server-0", None), ("chat-server-1", "f" * 16)):
+        annotations = {"modeldeployment.gpustack.ai/pod-spec-hash": value}
+        (await team.api.patch(PODS, name, {"metadata": {"annotations": annotations}})).ok()
+
+    def told() -> dict[str, str]:
+        found: dict[str, str] = next(c for c in team.md_status()["conditions"] if c["type"] == "ReplicasUpToDate")
+        return found
+
+    await team.until(lambda: told()["reason"] == "RolloutStopped", "it is told")
+    await team.until(lambda: "chat-server-0" in told()["message"] and "chat-server-1" in told()["message"], "of both")
+    await team.until(
+        lambda: {"RolloutStopped", "PodSpecHashUnreadable"} <= team.event_reasons(), "events tell of both kinds"
+    )
+    await asyncio.sleep(2.0)
+    assert {name: team.uid(name) for name in team.pods()} == uids
+    assert team.serves(2)
+
+
 async def test_a_pod_of_the_same_name_that_somebody_else_made_is_never_touched(team: Standalone):
     await team.declare(2)
     await team.controller()

@@ -33,7 +33,7 @@ from controller.kube import LeaseTimes, load_connection
 from controller.wiring import Controller
 from tests.cluster.api import MERGE_PATCH, Api, Body
 from tests.cluster.objects import NODES, PODS
-from tests.reconcile.harness import ScriptedEngine
+from tests.reconcile.scripted_engine import ScriptedEngine
 
 FACTOR = 20.0
 SECONDS = 60.0  # of wall time, for a loaded machine; a passing case needs a few

@@ -56,7 +56,7 @@ def pod(
     ready: bool = True,
     eligible: bool = True,
     offered: bool | None = None,
-    made_from: str = "",
+    made_from: str | None = "0" * 16,
     scraped: bool = True,
     deleting: bool = False,
     phase: str = "Running",
@@ -68,7 +68,8 @@ def pod(
     router: str = "",
     port: int = 8000,
 ) -> Pod:
-    """One member; `offered`: it has been eligible before (default: when it is now)."""
+    """One member; `offered`: it has been eligible before (default: when it is now); `made_from`: its fingerprint, by
+    default one of another spec."""
     labels = {
         "app.kubernetes.io/name": "model-deployment",
         "app.kubernetes.io/instance": "chat",
@@ -81,7 +82,7 @@ def pod(
         **({"modeldeployment.gpustack.ai/router": router} if router else {}),
     }
     annotations = {
-        "modeldeployment.gpustack.ai/pod-spec-hash": made_from,
+        **({} if made_from is None else {"modeldeployment.gpustack.ai/pod-spec-hash": made_from}),
         "scaling.worker.gpustack.ai/replica-size": str(size),
         **({"prometheus.io/scrape": "true", "prometheus.io/port": str(port)} if scraped else {}),
     }

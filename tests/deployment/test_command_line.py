@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.api import EngineName, RoleKind
-from controller.deployment.command_line import command_line, in_flight_gauges
+from controller.deployment.command_line import command_line, in_flight_terms
 from controller.deployment.flags import Flags
 from controller.deployment.weights import Weights
 from tests.deployment.builders import deployment
@@ -87,7 +87,16 @@ def test_reading_flags(engine: EngineName, arguments: list[str], member: str, tr
     assert getattr(Flags.of(engine, arguments), member) is truth
 
 
-def test_the_gauges_of_a_disaggregated_engine_include_its_hand_over_queues():
-    assert len(in_flight_gauges(EngineName.VLLM, RoleKind.PREFILL)) == 2
-    assert "sglang:num_prefill_inflight_queue_reqs" in in_flight_gauges(EngineName.SGLANG, RoleKind.PREFILL)
-    assert "sglang:num_decode_transfer_queue_reqs" in in_flight_gauges(EngineName.SGLANG, RoleKind.DECODE)
+@pytest.mark.parametrize(
+    ("engine", "kind", "holds", "lacks"),
+    [
+        pytest.param(EngineName.VLLM, RoleKind.ENCODE, "vllm:num_requests_running", "encoder", id="an encoder of vLLM is a server to its metrics"),
+        pytest.param(EngineName.SGLANG, RoleKind.PREFILL, "sglang:num_prefill_inflight_queue_reqs", "decode", id="a prefill process has its hand-over queues"),
+        pytest.param(EngineName.SGLANG, RoleKind.DECODE, "sglang:num_decode_transfer_queue_reqs", "prefill", id="and so has a decode process"),
+        pytest.param(EngineName.SGLANG, RoleKind.ENCODE, "sglang:encoder_requests_received_total", "num_", id="an encoder of SGLang has counters and nothing else"),
+    ],
+)  # fmt: skip
+def test_what_the_hook_sums(engine: EngineName, kind: RoleKind, holds: str, lacks: str):
+    terms = in_flight_terms(engine, kind)
+    assert holds in terms
+    assert lacks not in " ".join(terms)

@@ -17,6 +17,7 @@ from controller.kube import KubeClient, NotFound, ServerFailed
 from tests.deployment.builders import deployment, group, pod, single
 
 VLLM = 'vllm:num_requests_running{{engine="0",model_name="{0}"}} {1}\nvllm:num_requests_waiting{{engine="0",model_name="{0}"}} {2}\n'
+ENCODER = 'sglang:encoder_requests_received_total{modality="image"} 2.0\n'
 SGLANG = "sglang:num_running_reqs 0\nsglang:num_queue_reqs 0\n"
 
 
@@ -72,6 +73,7 @@ EXTERNAL = group(0, {}, {"scraped": True})
         pytest.param(group(0, {}, {}), [IDLE], Load.IDLE, "idle", id="a follower is not asked"),
         pytest.param(group(0, {"phase": "Failed"}, {"scraped": True}), [IDLE], Load.IDLE, "idle", id="nor is a member that has ended"),
         pytest.param(single(0, scraped=False), [], Load.UNSUPPORTED, "took over", id="without metrics nobody can say"),
+        pytest.param(single(0, scraped=False, made_from=None), [], Load.UNSUPPORTED, "lost its annotations, prometheus.io/scrape", id="nor where somebody took the annotations away"),
     ],
 )  # fmt: skip
 async def test_a_look_at_all_answering_members(replica: Replica, loads: list[MemberLoad], load: Load, says: str):
@@ -150,6 +152,12 @@ async def _served(body: str | int, then: Callable[[str], Any]) -> Any:
         pytest.param("SGLang", "prefill", SGLANG, Load.UNKNOWN, "prefill_bootstrap", id="an SGLang prefill process must print its hand-over queues"),
         pytest.param("SGLang", "prefill", SGLANG + "sglang:num_prefill_bootstrap_queue_reqs 0\nsglang:num_prefill_inflight_queue_reqs 2\n", Load.BUSY, "in flight", id="what it holds for the decode side counts"),
         pytest.param("SGLang", "decode", SGLANG + "sglang:num_decode_prealloc_queue_reqs 0\nsglang:num_decode_transfer_queue_reqs 1\n", Load.BUSY, "in flight", id="and so does what a decode process waits for"),
+        pytest.param("SGLang", "decode", SGLANG + "sglang:num_decode_prealloc_queue_reqs 1\nsglang:num_decode_transfer_queue_reqs 0\n", Load.BUSY, "in flight", id="be it that its prefill has not ended"),
+        pytest.param("SGLang", "encode", ENCODER + 'sglang:encoder_requests_total{status="success"} 2.0\n', Load.IDLE, "idle", id="an SGLang encoder that has ended what it received"),
+        pytest.param("SGLang", "encode", ENCODER + 'sglang:encoder_requests_total{status="success"} 1.0\n', Load.BUSY, "in flight", id="an SGLang encoder at work"),
+        pytest.param("SGLang", "encode", 'sglang:encoder_model_forward_seconds_count 3.0\n', Load.UNKNOWN, "cannot be read", id="one that never got a request does not say so"),
+        pytest.param("SGLang", "encode", 404, Load.UNKNOWN, "HTTP 404", id="nor does one that is too old to count"),
+        pytest.param("vLLM", "encode", VLLM.format("m", 0, 0), Load.IDLE, "idle", id="a vLLM encoder is read as a server"),
     ],
 )  # fmt: skip
 async def test_reading_an_engine(engine: str, kind: str, body: str | int, load: Load, says: str):

@@ -9,6 +9,7 @@ import pytest
 from controller.deployment.eligibility import Leg, failed_leg, label_changes
 from controller.deployment.fingerprint import fingerprint
 from controller.deployment.plan import plan_replicas, plan_rollout, surplus
+from controller.deployment.provenance import Provenance
 from controller.deployment.replicas import Replica, group_replicas
 from tests.deployment.builders import deployment, group, pod, single
 
@@ -22,13 +23,14 @@ def _new(role: dict[str, Any] | None = None) -> str:
 
 def _planned(replicas: list[Replica], role: dict[str, Any] | None = None, held: Any = ()) -> list[tuple[int, int]]:
     made = deployment([role or SERVER])
-    plan = plan_replicas(made, made.roles, replicas, set(held))
+    plan = plan_replicas(made, made.roles, replicas, set(held), Provenance())
     return [(seat.ordinal, seat.member) for _, seat in plan.create]
 
 
 def _discarded(*replicas: Replica) -> list[str]:
     made = deployment([SERVER])
-    return [discard.pod.metadata.name for discard in plan_replicas(made, made.roles, replicas, set()).discard]
+    plan = plan_replicas(made, made.roles, replicas, set(), Provenance())
+    return [discard.pod.metadata.name for discard in plan.discard]
 
 
 def test_missing_ordinals_are_created_from_the_lowest():
@@ -66,7 +68,7 @@ def test_a_lost_member_that_answers_for_itself_is_made_again_alone():
 
 
 def test_a_replica_from_an_older_spec_is_not_completed_from_the_present_one():
-    assert _planned([group(0, {}, ready=False, eligible=False, made_from="old")], TWO) == []
+    assert _planned([group(0, {}, ready=False, eligible=False)], TWO) == []
 
 
 def test_pods_that_have_ended_are_removed():
@@ -102,7 +104,7 @@ def test_the_next_replica_to_retire(replicas: list[Replica], victim: str | None)
 
 def _rollout(*replicas: Replica, held: Any = ()) -> tuple[int, str | None, str]:
     made = deployment([SERVER])
-    rollout = plan_rollout(made, made.roles, replicas, set(held))
+    rollout = plan_rollout(made, made.roles, replicas, set(held), Provenance())
     victim = None if rollout.victim is None else rollout.victim.name
     return rollout.outdated.get("server", 0), victim, rollout.waits_for
 
@@ -197,3 +199,16 @@ def test_pods_are_grouped_by_role_and_ordinal_and_ordered_by_seat():
 )  # fmt: skip
 def test_whether_a_request_may_have_reached_a_replica(replica: Replica, served: bool):
     assert replica.served is served
+
+
+@pytest.mark.parametrize(
+    ("kind", "hands_over"),
+    [
+        pytest.param("prefill", True, id="blocks for the decode side"),
+        pytest.param("decode", True, id="blocks from the prefill side"),
+        pytest.param("encode", True, id="embeddings for the prefill side"),
+        pytest.param("server", False, id="one that does everything itself"),
+    ],
+)
+def test_who_holds_something_for_another_after_a_request_has_left_its_queues(kind: str, hands_over: bool):
+    assert single(0, kind=kind).hands_over is hands_over

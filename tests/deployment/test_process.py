@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from controller import wiring
 from controller.api import (
     MANAGED_BY_LABEL,
     PODS,
@@ -24,7 +23,7 @@ from controller.embedded.apiserver.faults import Delay, failure
 from controller.foundation import OperationFailed, WallClock
 from controller.foundation.settings import ControllerSettings, DeploymentsMode, LeaderElectionSettings
 from controller.kube import LeaseTimes, load_connection
-from controller.wiring import Controller
+from controller.wiring import Controller, following
 from tests.deployment.builders import deployment_body
 
 SECONDS = 60.0  # of wall time, for a loaded machine
@@ -131,7 +130,7 @@ MODES: list[tuple[str, DeploymentsMode, dict[str, str] | None, bool]] = [
 async def test_who_runs_the_replicas(tmp_path: Path, mode: DeploymentsMode, labels: dict[str, str] | None, ours: bool):
     async with cluster(tmp_path, labels) as made:
         controller = await made.controller(mode)
-        await made.until(lambda: controller._synced, "started")
+        await made.until(lambda: controller._following.check_synced() is None, "started")
         if ours:
             await made.until(lambda: made.pods() == ["chat-server-0", "chat-server-1"], "the Pods are made")
             await made.until(lambda: len(made.server.list(SERVICES, "team")) == 2, "and the Services")
@@ -151,7 +150,7 @@ async def test_only_the_leader_works_and_hands_over_in_order(tmp_path: Path):
         await made.controller(AUTO, "first", election=True)
         await made.until(lambda: len(made.pods()) == 2, "the first one leads and works")
         second = await made.controller(AUTO, "second", election=True)
-        await made.until(lambda: second._synced, "the second one waits")
+        await made.until(lambda: second._following.check_synced() is None, "the second one waits")
         made.server.put(deployment_body([{"name": "server", "replicas": 3}]), manager="kubectl")
         await made.until(lambda: len(made.pods()) == 3, "grown")
         writes = [verb for verb, _ in made.asked("pods", "services", "modeldeployments", by="second")]
@@ -163,7 +162,7 @@ async def test_only_the_leader_works_and_hands_over_in_order(tmp_path: Path):
 
 async def test_a_service_cache_that_never_fills_is_named_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """T6."""
-    monkeypatch.setattr(wiring, "CACHE_SYNC_SECONDS", 0.5)
+    monkeypatch.setattr(following, "CACHE_SYNC_SECONDS", 0.5)
     async with cluster(tmp_path) as made:
         for verb in ("list", "watch"):
             made.server.faults.add(
@@ -177,10 +176,10 @@ async def test_a_service_cache_that_never_fills_is_named_at_the_start(tmp_path: 
 async def test_a_silent_watch_of_services_makes_the_process_unwell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with cluster(tmp_path) as made:
         controller = await made.controller(AUTO)
-        await made.until(lambda: controller._synced, "started")
-        assert controller._check_informers() is None
-        monkeypatch.setattr(wiring, "SILENCE_SECONDS", -1.0)
-        assert "services" in str(controller._check_informers())
+        await made.until(lambda: controller._following.check_synced() is None, "started")
+        assert controller._following.check_signs_of_life() is None
+        monkeypatch.setattr(following, "SILENCE_SECONDS", -1.0)
+        assert "services" in str(controller._following.check_signs_of_life())
 
 
 async def test_an_orderly_stop_ends_what_is_under_way_and_begins_nothing(tmp_path: Path):

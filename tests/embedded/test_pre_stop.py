@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 
 from controller.api import EngineName, RoleKind
-from controller.deployment.command_line import in_flight_gauges
+from controller.deployment.command_line import in_flight_terms
+from controller.embedded.engine import EngineDialect, EngineKind
 from controller.embedded.pre_stop import PreStop, read_pre_stop, run_pre_stop
 from controller.foundation import ScaledClock
 from tests.embedded.conftest import StartEngine
@@ -55,8 +56,26 @@ async def test_an_idle_engine_is_let_go_after_two_looks(
     start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
 ) -> None:
     engine = await start_engine()
-    hook = PreStop(300.0, engine.port, "/metrics", in_flight_gauges(EngineName.VLLM, RoleKind.SERVER))
+    hook = PreStop(300.0, engine.port, "/metrics", in_flight_terms(EngineName.VLLM, RoleKind.SERVER))
     assert 6 <= await _ends_after(hook, engine.host, http, clock) < 60
+
+
+async def test_an_sglang_encoder_is_let_go_once_it_has_ended_what_it_received(
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+) -> None:
+    engine = await start_engine(kind=EngineKind.ENCODE, dialect=EngineDialect.SGLANG)
+    hook = PreStop(300.0, engine.port, "/metrics", in_flight_terms(EngineName.SGLANG, RoleKind.ENCODE))
+    async with http.post(f"{engine.url}/v1/completions", json={"prompt_tokens": 1, "mm_items": [10], "max_tokens": 1}):
+        pass
+    assert 6 <= await _ends_after(hook, engine.host, http, clock) < 60
+
+
+async def test_one_that_never_got_a_request_gets_all_the_time_there_is(
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+) -> None:
+    engine = await start_engine(kind=EngineKind.ENCODE, dialect=EngineDialect.SGLANG)
+    hook = PreStop(20.0, engine.port, "/metrics", in_flight_terms(EngineName.SGLANG, RoleKind.ENCODE))
+    assert await _ends_after(hook, engine.host, http, clock) >= 20
 
 
 async def test_a_busy_engine_is_waited_for(

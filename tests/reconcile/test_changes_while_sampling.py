@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
-from tests.reconcile.harness import ScriptedEngine, World
+from tests.reconcile.harness import World
+from tests.reconcile.scripted_engine import ScriptedEngine
 
 # Longer than any test holds an engine back: the answer always comes, only late.
 PATIENCE_SECONDS = 30.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller import wiring
 from controller.foundation import ScaledClock
+from controller.wiring import controller as wiring
 from tests.reconcile.harness import FACTOR, World
 
 HOUR = 3600.0

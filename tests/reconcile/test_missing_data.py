@@ -8,7 +8,8 @@ import pytest
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS, PODS
 from controller.embedded.apiserver.faults import Cut, CutStream
-from tests.reconcile.harness import ScriptedEngine, World
+from tests.reconcile.harness import World
+from tests.reconcile.scripted_engine import ScriptedEngine
 
 # Several stabilization windows of the scaler.
 LONG = 16
