@@ -285,14 +285,18 @@ async def test_a_watcher_that_does_not_keep_up_is_sent_away(api: Client) -> None
 async def test_a_watcher_that_is_gone_when_its_next_event_is_written_is_no_error(
     api: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    written = asyncio.Event()
+
     async def closing(*_: object) -> None:
+        written.set()
         raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
 
     watch = await api.watch(PATH, resourceVersion=str(api.server.store.resource_version))
     monkeypatch.setattr(web.StreamResponse, "write", closing)
     with caplog.at_level(logging.ERROR):
         api.server.put(config_map("a"))
-        with pytest.raises(aiohttp.ClientError):
-            await watch.rest()
+        await written.wait()
+        watch.close()
+        await api.get(PATH)  # several turns of the loop
     assert caplog.records == []
     assert [record.status for record in api.server.requests if record.info.verb == "watch"] == [200]
