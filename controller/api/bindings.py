@@ -1,4 +1,4 @@
-"""The annotations by which a target is bound: who holds it, under which term, and what was last written.
+"""The annotations by which a target is bound: who holds it, under which term, and what was found and last written.
 
 Readers return the value, None where the annotation is absent, or an `AnnotationProblem` for one that cannot be read.
 They never raise: a person may have edited the annotation, and that is a fact to report, not a crash.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from controller.api.contract import (
     BOUND_BY_ANNOTATION,
+    FOUND_ANNOTATION,
     MAX_REPLICAS,
     RETIREMENT_RETRY_ANNOTATION,
     TERM_ANNOTATION,
@@ -82,14 +83,23 @@ def read_term(meta: ObjectMeta) -> int | AnnotationProblem | None:
 
 def read_written(meta: ObjectMeta) -> dict[str, int] | AnnotationProblem | None:
     """The counts last written by a scaler, by role. The order in the annotation does not matter."""
-    value = meta.annotation(WRITTEN_ANNOTATION)
+    return _read_counts(meta, WRITTEN_ANNOTATION)
+
+
+def read_found(meta: ObjectMeta) -> dict[str, int] | AnnotationProblem | None:
+    """The counts that stood there when the target was bound, by role; gone with the first count written."""
+    return _read_counts(meta, FOUND_ANNOTATION)
+
+
+def _read_counts(meta: ObjectMeta, key: str) -> dict[str, int] | AnnotationProblem | None:
+    value = meta.annotation(key)
     if value is None:
         return None
     counts: dict[str, int] = {}
     for part in value.split(","):
         match = _COUNT.fullmatch(part)
         if match is None or match[1] in counts or not 1 <= int(match[2]) <= MAX_REPLICAS:
-            return AnnotationProblem(WRITTEN_ANNOTATION, value, "counts by role such as decode=3,prefill=2")
+            return AnnotationProblem(key, value, "counts by role such as decode=3,prefill=2")
         counts[match[1]] = int(match[2])
     return counts
 

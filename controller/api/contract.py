@@ -44,6 +44,7 @@ SCALING_PREFIX: Final = "scaling.worker.gpustack.ai"
 BOUND_BY_ANNOTATION: Final = f"{SCALING_PREFIX}/bound-by"
 TERM_ANNOTATION: Final = f"{SCALING_PREFIX}/term"
 WRITTEN_ANNOTATION: Final = f"{SCALING_PREFIX}/written"
+FOUND_ANNOTATION: Final = f"{SCALING_PREFIX}/found"
 IDENTITY_ANNOTATION_PREFIX: Final = f"{SCALING_PREFIX}/identity."  # + role: a person's declared identity
 # On the scaler.
 RESUME_ANNOTATION: Final = f"{SCALING_PREFIX}/resume"

@@ -60,7 +60,7 @@ class Acting:
             # An object whose stored status its schema refuses takes no finalizer before that status is replaced.
             bound, refusal = None, error
         holding = None if bound is None else bound.holding
-        baseline = baseline_of(scaler, target, spec, status, self._clock.now())
+        baseline = baseline_of(scaler, target, spec, status, holding, self._clock.now())
         guard = holds(target)
         writing = plan_writing(spec, status, tick, holding, guard, baseline, self._clock.now())
         wanted = writing.wanted

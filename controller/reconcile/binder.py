@@ -7,7 +7,7 @@ somebody was faster, and the next reconcile looks again. No count is ever writte
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.api import (
@@ -25,6 +25,7 @@ from controller.api import (
 )
 from controller.foundation import Clock
 from controller.kube import ConsistencyStore, KubeClient, NotFound, merge_patch
+from controller.reconcile.baseline import findable_counts, noted_counts
 from controller.reconcile.binding import BindingStep, Claim, Claimant, Holder, Step, next_binding_step
 from controller.reconcile.fence import Holding, claim_patch, release_patch
 from controller.reconcile.memory import ScalerMemory
@@ -77,7 +78,10 @@ class Binder:
                 memory.deposed = True
                 return BoundState(None, BoundReason.DEPOSED, step.message)
             case Step.CLAIM:
-                await self._claim(key, scaler, target, memory, step, acquired=claim.holder_uid != me.uid)
+                # Our own counts stay what others' are compared with, across every process that leads.
+                keep = claim.holder_uid == me.uid and claim.noted
+                found = None if keep else findable_counts(target)
+                await self._claim(key, scaler, target, memory, step, found)
         return BoundState(
             Holding(me.name, me.uid, step.term), BoundReason.ACQUIRED, f"bound under term {memory.own_term}"
         )
@@ -120,15 +124,14 @@ class Binder:
         target: ModelDeployment,
         memory: ScalerMemory,
         step: BindingStep,
-        *,
-        acquired: bool,
+        found: Mapping[str, int] | None,
     ) -> None:
         meta = scaler.metadata
         if BINDING_FINALIZER not in (meta.finalizers or ()):
             # First the promise to clean up, then what has to be cleaned up.
             await self._patch_finalizers(scaler, [*(meta.finalizers or ()), BINDING_FINALIZER])
         holding = Holding(meta.name, meta.uid, step.term)
-        patch = merge_patch(claim_patch(target.metadata.resource_version, holding, acquired=acquired))
+        patch = merge_patch(claim_patch(target.metadata.resource_version, holding, found=found))
         answer = await self._client.patch(
             MODEL_DEPLOYMENTS, target.metadata.name, patch, target.metadata.namespace, type_=ModelDeployment
         )
@@ -177,6 +180,7 @@ def claim_of(target: ModelDeployment) -> Claim:
         holder_uid=None if readable is None else readable.uid,
         term=term if isinstance(term, int) else 0,
         verbatim=target.metadata.annotation(TERM_ANNOTATION) == str(term),
+        noted=noted_counts(target).any or not findable_counts(target),
     )
 
 

@@ -56,12 +56,14 @@ _LAST_TERM = 2**62
 class Claim:
     """The annotations as they are; a claim nobody can read counts as no holder, an unreadable term as 0.
 
-    `verbatim`: the term's text is the one that we would write for it."""
+    `verbatim`: the term's text is the one that we would write for it. `noted`: the counts that others' writes are
+    told by are there, as far as there are any to note."""
 
     holder_name: str | None
     holder_uid: str | None
     term: int
     verbatim: bool = True
+    noted: bool = True
 
 
 def believed(term: int) -> int:
@@ -114,7 +116,7 @@ def next_binding_step(
             return BindingStep(
                 Step.CLAIM, new_term, f"the target's term fell from {own_term} to {written_term}; raising it again"
             )
-        if claim.holder_name != me.name or not claim.verbatim:
+        if claim.holder_name != me.name or not (claim.verbatim and claim.noted):
             return BindingStep(Step.CLAIM, new_term, "somebody edited the binding; writing it anew")
         return BindingStep(Step.KEEP, own_term, f"bound under term {own_term}")
     name = claim.holder_name or claim.holder_uid

@@ -4,7 +4,9 @@
 was made from, then replaces them. A failed test makes the API server refuse the whole patch (422, indistinguishable
 from a malformed one): the caller recognises a lost fence by reading the object again, never by the message.
 
-`claim_patch` and `release_patch` are merge patches that carry `metadata.resourceVersion`; they write no count.
+`claim_patch` and `release_patch` are merge patches that carry `metadata.resourceVersion`; they write no count. A claim
+notes the counts that it finds (`found`), so that a count which somebody else changes before our first one is told as
+such; what we write is noted as `written`, which takes the place of `found` in the same patch.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 from controller.api import (
     BOUND_BY_ANNOTATION,
+    FOUND_ANNOTATION,
     TERM_ANNOTATION,
     WRITTEN_ANNOTATION,
     BoundBy,
@@ -70,21 +73,24 @@ def fence_patch(
         patch.test(_ROLES, role.index, "name", value=name).test(_ROLES, role.index, "replicas", value=role.replicas)
     for name in sorted(wanted):
         patch.replace(_ROLES, places[name].index, "replicas", value=wanted[name])
-    return patch.add(_ANNOTATIONS, WRITTEN_ANNOTATION, value=format_written(written)).build()
+    patch.add(_ANNOTATIONS, WRITTEN_ANNOTATION, value=format_written(written))
+    # What is removed must exist, and whether it does is nothing to refuse a count for.
+    return patch.add(_ANNOTATIONS, FOUND_ANNOTATION, value="").remove(_ANNOTATIONS, FOUND_ANNOTATION).build()
 
 
-def claim_patch(resource_version: str, holding: Holding, *, acquired: bool) -> dict[str, Any]:
-    """Raise our own binding, or acquire or take over (`acquired`): then the counts that an earlier holder wrote are no
-    baseline for telling foreign writes, and are dropped."""
+def claim_patch(resource_version: str, holding: Holding, *, found: Mapping[str, int] | None) -> dict[str, Any]:
+    """Acquire, raise or take over. `found` are the counts of the object with this resourceVersion, where what earlier
+    holders wrote is no baseline for telling foreign writes; None: what is noted stays, as it does when we raise."""
     annotations: dict[str, str | None] = {
         BOUND_BY_ANNOTATION: holding.bound_by,
         TERM_ANNOTATION: str(holding.term),
     }
-    if acquired:
-        annotations[WRITTEN_ANNOTATION] = None
+    if found is not None:
+        annotations |= {WRITTEN_ANNOTATION: None, FOUND_ANNOTATION: format_written(found) or None}
     return {"metadata": {"resourceVersion": resource_version, "annotations": annotations}}
 
 
 def release_patch(resource_version: str) -> dict[str, Any]:
     """Give the target back. The term stays, so that an old write in flight can never fit again."""
-    return {"metadata": {"resourceVersion": resource_version, "annotations": {BOUND_BY_ANNOTATION: None}}}
+    gone = {BOUND_BY_ANNOTATION: None, FOUND_ANNOTATION: None}
+    return {"metadata": {"resourceVersion": resource_version, "annotations": gone}}

@@ -1,9 +1,10 @@
 """Counts that somebody else wrote.
 
-The annotation `written` holds the counts of our last write, set by the same patch as the counts. A declared count that
-differs was set by a person, a GitOps tool or another controller: it is the new baseline. When our counts have been
-reversed three times within max(ten intervals, 30 minutes), the scaler stops writing until its spec changes or a person
-annotates it with `resume`: two writers that take turns cost more than either.
+The annotation `written` holds the counts of our last write, set by the same patch as the counts; until there is one,
+`found` holds those that stood there when the target was bound. A declared count that differs was set by a person, a
+GitOps tool or another controller: it is the new baseline. When our counts have been reversed three times within max(ten
+intervals, 30 minutes), the scaler stops writing until its spec changes or a person annotates it with `resume`: two
+writers that take turns cost more than either. To change a count that was only found reverses nothing of ours.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Reversal:
 
 @dataclass(frozen=True, slots=True)
 class ForeignWrites:
-    """`roles`: declared counts that differ from what we wrote, role → (written, declared). `hold`: we stop writing."""
+    """`roles`: declared counts that differ from what we wrote or found, role → (ours, declared). `hold`: we stop
+    writing."""
 
     roles: dict[str, tuple[int, int]]
     reversals: tuple[Reversal, ...]
@@ -42,19 +44,20 @@ def assess_foreign_writes(
     now: float,
     manager: str,
     write_time: float | None,
+    found: Mapping[str, int] | None = None,
 ) -> ForeignWrites:
-    """Compare the declared counts with our last written ones.
+    """Compare the declared counts with our last written ones, or with those found where none was written.
 
     `write_time` is when the foreign manager last wrote (from managedFields), which makes the same write count once,
     also across a restart; where the object does not tell, the reversal is counted once while the difference lasts.
     """
+    roles = _differences({**(found or {}), **written}, declared)
     if len(known) >= REVERSALS_BEFORE_HOLD:
         # Only a person ends the hold; that nothing was reversed since we stopped writing proves nothing.
-        return ForeignWrites(_differences(written, declared), tuple(known), hold=True)
+        return ForeignWrites(roles, tuple(known), hold=True)
     window = max(_WINDOW_INTERVALS * interval_seconds, _WINDOW_FLOOR_SECONDS)
     recent = tuple(reversal for reversal in known if now - reversal.time <= window)
-    roles = _differences(written, declared)
-    if roles:
+    if _differences(written, declared):
         when = now if write_time is None else min(write_time, now)
         seen = any(abs(reversal.time - when) < 1.0 for reversal in recent) if write_time is not None else bool(recent)
         if not seen:

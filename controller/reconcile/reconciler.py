@@ -294,13 +294,14 @@ class Reconciler:
         new: list[Condition] = [condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)]
         if bound is not None:
             new.append(condition(ConditionType.BOUND, False, bound.reason, bound.message, generation))
-        # What was decided last stays readable, dated by lastDecisionTime. What is said of samples, limits and the
-        # target's retirement would be read as of now, and nobody looks at them; so would the printer columns.
+        # What was decided last stays readable, dated by lastDecisionTime. What is said of samples, limits, the target's
+        # retirement and other writers would be read as of now, and nobody looks at them; so would the printer columns.
         kept = status.conditions
         for stale in (
             ConditionType.METRICS_AVAILABLE,
             ConditionType.SCALING_LIMITED,
             ConditionType.RETIREMENT_BLOCKED,
+            ConditionType.REPLICAS_CONFLICT,
         ):
             kept = drop_condition(kept, stale)
         changed = msgspec.structs.replace(status, observed_generation=generation, conditions=kept, summary=summary)

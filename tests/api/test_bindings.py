@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from controller.api import (
     BOUND_BY_ANNOTATION,
+    FOUND_ANNOTATION,
     RETIREMENT_RETRY_ANNOTATION,
     TERM_ANNOTATION,
     WRITTEN_ANNOTATION,
@@ -17,6 +18,7 @@ from controller.api import (
     format_written,
     identity_annotation,
     read_bound_by,
+    read_found,
     read_retirement_retry,
     read_term,
     read_written,
@@ -27,6 +29,7 @@ READERS = {
     BOUND_BY_ANNOTATION: read_bound_by,
     TERM_ANNOTATION: read_term,
     WRITTEN_ANNOTATION: read_written,
+    FOUND_ANNOTATION: read_found,
     RETIREMENT_RETRY_ANNOTATION: read_retirement_retry,
 }
 
@@ -39,6 +42,7 @@ def test_keys_are_those_of_the_contract():
     assert BOUND_BY_ANNOTATION == "scaling.worker.gpustack.ai/bound-by"
     assert TERM_ANNOTATION == "scaling.worker.gpustack.ai/term"
     assert WRITTEN_ANNOTATION == "scaling.worker.gpustack.ai/written"
+    assert FOUND_ANNOTATION == "scaling.worker.gpustack.ai/found"
     assert identity_annotation("decode") == "scaling.worker.gpustack.ai/identity.decode"
 
 
@@ -54,6 +58,7 @@ def test_an_absent_annotation_is_none(key):
         pytest.param(TERM_ANNOTATION, "17", 17, id="a term"),
         pytest.param(TERM_ANNOTATION, "9223372036854775807", 2**63 - 1, id="the last term"),
         pytest.param(WRITTEN_ANNOTATION, "decode=3,prefill=2", {"decode": 3, "prefill": 2}, id="counts"),
+        pytest.param(FOUND_ANNOTATION, "decode=3,prefill=2", {"decode": 3, "prefill": 2}, id="found counts"),
         pytest.param(WRITTEN_ANNOTATION, "prefill=2,decode=3", {"decode": 3, "prefill": 2}, id="counts in any order"),
         pytest.param(RETIREMENT_RETRY_ANNOTATION, "decode:1:abc", RetirementRetry("decode", 1, "abc"), id="a retry"),
     ],
@@ -82,6 +87,7 @@ def test_a_well_formed_annotation_is_read(key, value, expected):
         (WRITTEN_ANNOTATION, "decode=2,"),
         (WRITTEN_ANNOTATION, "decode=2, prefill=1"),
         (WRITTEN_ANNOTATION, "decode=99999"),
+        (FOUND_ANNOTATION, "decode=0"),
         (RETIREMENT_RETRY_ANNOTATION, "decode:1"),
         (RETIREMENT_RETRY_ANNOTATION, "decode:1:a:b"),
         (RETIREMENT_RETRY_ANNOTATION, "decode:x:a"),

@@ -369,7 +369,9 @@ async def _claimed(client: KubeClient, where: str, term: int) -> tuple[dict[str,
         now = await client.get(MODEL_DEPLOYMENTS, "chat", where)
     except NotFound:
         now = await client.create(MODEL_DEPLOYMENTS, target(), where)
-    patch = merge_patch(claim_patch(now["metadata"]["resourceVersion"], holding, acquired=term == 1))
+    patch = merge_patch(
+        claim_patch(now["metadata"]["resourceVersion"], holding, found={"server": 1} if term == 1 else None)
+    )
     return await client.patch(MODEL_DEPLOYMENTS, "chat", patch, where), holding
 
 

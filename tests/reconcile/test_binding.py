@@ -30,6 +30,7 @@ CASES = [
     ("a living holder of unknown age keeps the target", _held(YOUNGER, 3), dict(holder=Holder.ALIVE), Step.WAIT, 0),
     ("our own binding under another name was edited: written anew", Claim("other", ME.uid, 5), dict(own_term=5), Step.CLAIM, 6),
     ("so was our own term in other words", Claim(ME.name, ME.uid, 5, verbatim=False), dict(own_term=5), Step.CLAIM, 6),
+    ("so were the counts to compare with", Claim(ME.name, ME.uid, 5, noted=False), dict(own_term=5), Step.CLAIM, 6),
     ("a term that none could follow is no term", _held(ME, 2**63 - 1), dict(own_term=5), Step.CLAIM, 6),
     ("neither is one in the status", _held(ME, 4), dict(status_term=2**63 - 1), Step.CLAIM, 5),
     ("taken over by somebody else: the living older one keeps it", _held(OLDER, 9), dict(own_term=5, holder=Holder.ALIVE, holder_claimant=OLDER), Step.WAIT, 0),

@@ -137,6 +137,20 @@ async def _edited(world: Pair) -> None:
     await world.until(lambda: len(world.names()) == 3 and not world.state, "retired")
 
 
+async def _idle(world: Pair) -> None:
+    world.load(400)
+    world.scaler()
+    await world.until(lambda: world.note("found") == "server=1", "bound")
+    await world.until(lambda: world.reason("ReplicasConflict") == "Resolved", "said so")
+
+
+async def _set_first(world: Pair) -> None:
+    world.scale(3)
+    await world.until(lambda: world.reason("ReplicasConflict") == "ForeignWriter", "noticed")
+    await world.until(lambda: world.count() == 1, "lowered in the end")
+    await world.until(lambda: world.names() == ["chat-server-0"] and not world.state, "retired")
+
+
 async def _stopped(world: Pair) -> None:
     await _bound(world)
     times = [{"time": format_time(world.clock.now())}] * 3
@@ -187,6 +201,7 @@ STORIES = [
     ),
     Story("the target of a scaler that is gone", _orphaned, _taken_over, frozenset(_BIND | _SCALE)),
     Story("somebody else's count", _bound, _edited, frozenset(_SCALE | {CLAIM, END})),
+    Story("somebody else's count before our first", _idle, _set_first, frozenset(_SCALE | {CLAIM, END})),
     Story("going on after three reversals", _stopped, _told_to_go_on, frozenset(_SCALE | {CLAIM})),
     Story("a raise that nobody has a place for", _crowded, _rolled_back, frozenset(_BIND | _SCALE | {SERVICE, END})),
 ]

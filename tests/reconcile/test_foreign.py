@@ -7,9 +7,16 @@ from controller.reconcile.foreign import Reversal, assess_foreign_writes
 NOW = 10_000.0
 
 
-def _assess(written, declared, known=(), *, interval=15.0, now=NOW, write_time=None):
+def _assess(written, declared, known=(), *, interval=15.0, now=NOW, write_time=None, found=None):
     return assess_foreign_writes(
-        written, declared, known, interval_seconds=interval, now=now, manager="argocd", write_time=write_time
+        written,
+        declared,
+        known,
+        interval_seconds=interval,
+        now=now,
+        manager="argocd",
+        write_time=write_time,
+        found=found,
     )
 
 
@@ -25,6 +32,19 @@ CASES = [
 @pytest.mark.parametrize(("written", "declared", "roles"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_roles(written, declared, roles):
     assert _assess(written, declared).roles == roles
+
+
+FOUND = [
+    ("what was only found is a baseline", {}, {"server": 1}, {"server": (1, 3)}, 0),
+    ("what was written is one, and worth counting", {"server": 2}, {}, {"server": (2, 3)}, 1),
+    ("what was written since counts, not what was found before", {"server": 3}, {"server": 1}, {}, 0),
+]
+
+
+@pytest.mark.parametrize(("written", "found", "roles", "reversals"), [c[1:] for c in FOUND], ids=[c[0] for c in FOUND])
+def test_only_a_count_of_ours_can_be_reversed(written, found, roles, reversals):
+    verdict = _assess(written, {"server": 3}, found=found)
+    assert (verdict.roles, len(verdict.reversals)) == (roles, reversals)
 
 
 def test_the_same_foreign_write_counts_once_however_often_it_is_seen():

@@ -176,6 +176,7 @@ class Rivals(Pair):
         if not self.people:
             assert not found.foreign
             assert not self.status.foreign_reversals, "an own write was taken for a foreign one"
+            assert self.reason("ReplicasConflict") != "ForeignWriter", "and told as such"
 
 
 TWO = st.sampled_from([0, 1])
