@@ -254,7 +254,10 @@ class ScalerStatus(ApiStruct, frozen=True, kw_only=True):
     summary: Annotated[Summary | None, Member("One line for kubectl get.")] = None
     binding: Annotated[Binding | None, Member("The claim on the target.")] = None
     last_sample_time: Annotated[Time | None, Member("When engines were last read.")] = None
-    last_decision_time: Annotated[Time | None, Member("When a decision was last made.")] = None
+    last_decision_time: Annotated[
+        Time | None,
+        Member("When the decision was made that this status tells of; a status without news is written once a minute."),
+    ] = None
     roles: Annotated[
         tuple[RoleStatus, ...], Member("The roles of the target.", max_items=MAX_ROLES, keys=("name",))
     ] = ()

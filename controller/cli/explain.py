@@ -161,12 +161,13 @@ def _tell_last_decision(found: _Found) -> str:
         return "; ".join(filter(None, ("no decision yet", idle)))
     age = wall_now() - decided
     # A controller may run by a clock that is ahead of this one, as the demo's does.
-    told = f"last decision {_span(age)} ago" if age >= 0.0 else f"last decision at {format_time(decided)}"
+    # Decisions without news are not written one by one: this is the one that the status tells of.
+    told = "last reported decision " + (f"{_span(age)} ago" if age >= 0.0 else f"at {format_time(decided)}")
     if idle:
         return f"{told}, {idle}"
     interval = found.interval_seconds
     if interval is not None and age > _REPORTED_WITHIN_SECONDS + _MISSED_INTERVALS * interval:
-        return f"{told}, though one is due every {interval:g} s: {_NOBODY_LOOKS}"
+        return f"{told}, though one is due every {interval:g} s and reported within a minute: {_NOBODY_LOOKS}"
     return told
 
 

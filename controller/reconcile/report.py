@@ -1,11 +1,13 @@
 """The status of a scaler: conditions and roles, made from one decision. Pure.
 
-`changed` says whether a new status is worth a write: when conditions, counts, history, binding or panic differ;
-measured figures alone wait up to a minute, or a busy cluster would write every scaler at every tick.
+`changed` says whether a new status is worth a write: when conditions, counts, history, binding or panic differ, also in
+what a message says; measured figures alone, in a message too, wait up to a minute, or a busy cluster would write every
+scaler at every tick.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -60,6 +62,11 @@ _METRICS_ORDER = (
     MetricsStatus.PARTIAL_COVERAGE,
     MetricsStatus.SAMPLED,
 )
+# A number that stands by itself in a message: a rate, an age, a factor. One that is part of a name (`h200`, `tp=4`) is
+# none of these.
+_FIGURE = re.compile(r"(?<![\w.,=+-])[0-9][0-9.,]*")
+# Their numbers are counts and terms, which do not move with the samples.
+_COUNTING = (ConditionType.BOUND, ConditionType.REPLICAS_CONFLICT)
 _ANSWERED = (MetricsStatus.PARTIAL_COVERAGE, MetricsStatus.SAMPLED)
 
 
@@ -330,7 +337,9 @@ def _capacity(
 
 
 def _essence(status: ScalerStatus) -> tuple[object, ...]:
-    conditions = tuple((each.type, each.status, each.reason, each.observed_generation) for each in status.conditions)
+    conditions = tuple(
+        (each.type, each.status, each.reason, _gist(each), each.observed_generation) for each in status.conditions
+    )
     roles = tuple(
         (
             role.name,
@@ -359,6 +368,11 @@ def _essence(status: ScalerStatus) -> tuple[object, ...]:
         status.foreign_reversals,
         status.resumed,
     )
+
+
+def _gist(condition: Condition) -> str:
+    """The message without the figures that move with every sample."""
+    return condition.message if condition.type in _COUNTING else _FIGURE.sub("#", condition.message)
 
 
 def _without_measurement(capacity: RoleCapacity | None) -> RoleCapacity | None:

@@ -1,7 +1,7 @@
 """Tells people and machines what a reconcile found: status, events, metrics, one log line per change of a decision.
 
 An event is recorded when a reason changes, not at every tick; a log line when the decision differs from the last one
-logged. Figures that move with every sample reach the status at most once a minute.
+logged. Words reach the status at once, figures that move with every sample at most once a minute.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ async def test_the_chain_is_told_in_words(team: World, capsys):
     assert "limited by: bounds" in text
     assert "Rescaled" in text
     assert "capacity: 1,000 tokens/s per replica (Explicit)" in text
-    assert "last decision" in text
+    assert "last reported decision" in text
     assert "not deciding" not in text
 
 
@@ -128,4 +128,7 @@ async def test_decisions_that_are_long_overdue_are_told(team: World, capsys):
     }
     team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj.update(status=status))
     assert await _explain(team, "chat") == 0
-    assert "last decision 2 h ago, though one is due every 5 s: does a running" in capsys.readouterr().out
+    assert (
+        "last reported decision 2 h ago, though one is due every 5 s and reported within a minute: does a running"
+        in capsys.readouterr().out
+    )
