@@ -28,6 +28,10 @@ def parse_bind_address(text: str, option: str) -> tuple[str, int] | None:
     return (host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - :PORT means all addresses, as everywhere
 
 
+# What the command line calls the addresses.
+_BIND_OPTIONS = {"metrics": "--metrics-bind-address", "health": "--health-bind-address"}
+
+
 class OperationsServer:
     """Serves metrics and health on one or two addresses. Not restartable."""
 
@@ -65,7 +69,10 @@ class OperationsServer:
             except (OSError, UnicodeError) as error:
                 await self.stop()
                 why = getattr(error, "strerror", None) or error
-                raise OperationFailed(f"cannot listen on {address[0]}:{address[1]} for {purpose}: {why}") from error
+                raise OperationFailed(
+                    f"cannot listen on {address[0]}:{address[1]} for {purpose}: {why}; "
+                    f"{_BIND_OPTIONS[purpose]} gives another address, or 0 for none"
+                ) from error
             self.bound[purpose] = runner.addresses[0][:2]
         if same and "metrics" in self.bound:
             self.bound["health"] = self.bound["metrics"]

@@ -93,7 +93,9 @@ def test_a_port_in_use(capsys, kubeconfig):
         port = taken.getsockname()[1]
         arguments = ["--kubeconfig", str(kubeconfig), "--metrics-bind-address", f"127.0.0.1:{port}"]
         assert run(["controller", *arguments, "--health-bind-address", "0"]) == 1
-    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{port}" in error
+    assert "--metrics-bind-address gives another address" in error
 
 
 @pytest.mark.parametrize("command", ["controller", "demo", "decide", "explain", "priors", "crd", "version"])
