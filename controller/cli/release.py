@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import orjson
@@ -75,6 +76,7 @@ async def _run(
     try:
         leader = "" if force else await _leader(client, lease_name, lease_namespace)
         if leader:
+            await _require(client, name, where, leader)
             raise OperationFailed(
                 f"a controller is running ({leader}): delete the scaler and it gives the target back by itself; to end "
                 f"the controller first, scale its Deployment to 0; {_FORCE} goes on all the same"
@@ -91,6 +93,22 @@ async def _run(
     finally:
         await client.close()
     _print(given, name, where, output)
+
+
+async def _require(client: KubeClient, name: str | None, namespace: str | None, leader: str) -> None:
+    """Raises OperationFailed when there is no scaler of that name: then there is none to delete."""
+    from controller.api import MODEL_DEPLOYMENT_SCALERS  # noqa: PLC0415
+    from controller.kube import NotFound  # noqa: PLC0415
+
+    if name is None:
+        return
+    try:
+        await client.get(MODEL_DEPLOYMENT_SCALERS, name, namespace)
+    except NotFound:
+        raise OperationFailed(
+            f"there is no ModelDeploymentScaler {name} in namespace {namespace}. A controller is running ({leader}): "
+            f"what a scaler held that is gone, the next one takes over; {_FORCE} looks for it all the same"
+        ) from None
 
 
 async def _leader(client: KubeClient, name: str, namespace: str | None) -> str:
@@ -111,7 +129,9 @@ async def _leader(client: KubeClient, name: str, namespace: str | None) -> str:
     now = wall_now()
     for key, lease in sorted(first.items()):
         if now - _renewed(lease) < _duration(lease):
-            return f"{lease.holder} holds Lease {key}"
+            ends = min(_duration(lease) - (now - _renewed(lease)), _duration(lease))
+            # A killed controller gives no Lease back, and until it ends nobody can tell that from one that runs.
+            return f"{lease.holder} holds Lease {key}; if it was killed, the Lease ends in {math.ceil(ends)} s"
     # Old by our clock. Whether it is old by theirs shows when it is not renewed.
     await asyncio.sleep(SECOND_LOOK_SECONDS)
     for key, lease in sorted((await leases()).items()):

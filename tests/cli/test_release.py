@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -152,11 +153,30 @@ async def test_while_a_controller_leads_nothing_is_done(team: World, capsys):
     _lease(team)
     assert await _release(team, "chat", "-n", "team") == 1
     error = capsys.readouterr().err
-    assert "a controller is running (pod-0_1 holds Lease system/model-deployment-scaler)" in error
+    assert "a controller is running (pod-0_1 holds Lease system/model-deployment-scaler; if it was killed" in error
+    assert "delete the scaler and it gives the target back" in error
     assert "--even-if-a-controller-runs" in error
     assert "bound-by" in team.annotations()
     assert await _release(team, "chat", "-n", "team", "--even-if-a-controller-runs") == 0
     assert "bound-by" not in team.annotations()
+
+
+async def test_how_long_the_lease_of_a_killed_controller_holds_is_told(team: World, capsys):
+    await _left_behind(team)
+    _lease(team, age=8.0)
+    assert await _release(team, "chat", "-n", "team") == 1
+    found = re.search(r"if it was killed, the Lease ends in (\d+) s\)", capsys.readouterr().err)
+    assert found is not None
+    assert 1 <= int(found[1]) <= 7
+
+
+async def test_nobody_is_told_to_delete_a_scaler_that_is_not_there(team: World, capsys):
+    await _left_behind(team)
+    _lease(team)
+    assert await _release(team, "nosuch", "-n", "team") == 1
+    error = capsys.readouterr().err
+    assert "there is no ModelDeploymentScaler nosuch in namespace team" in error
+    assert "delete the scaler" not in error
 
 
 LEASES_SEEN = [
