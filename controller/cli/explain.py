@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
@@ -110,12 +111,22 @@ async def _read(name: str, namespace: str | None, kubeconfig: str | None, contex
     return _Found(
         status=status,
         note=note,
-        target="?" if spec is None else spec.target_ref.name,
-        mode="?" if spec is None else str(spec.mode),
+        target=_raw(scaler, "targetRef", "name") if spec is None else spec.target_ref.name,
+        mode=_raw(scaler, "mode") if spec is None else str(spec.mode),
         interval_seconds=None if spec is None else float(spec.sampling.interval_seconds),
         suspended=spec is not None and spec.suspend,
         events=sorted(own, key=lambda event: str(event["time"]), reverse=True)[:_EVENTS_SHOWN],
     )
+
+
+def _raw(scaler: MdsView, *path: str) -> str:
+    """A text in a spec that is not valid as a whole; `?` where there is none."""
+    found: object = None
+    with contextlib.suppress(orjson.JSONDecodeError):
+        found = orjson.loads(bytes(scaler.spec))
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, str) and found else "?"
 
 
 def _event(event: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,9 @@ async def test_an_invalid_spec_is_told_even_before_a_controller_saw_it(team: Wor
         ratios=[{"numeratorRole": "a", "denominatorRole": "b", "target": "1"}],
     )
     assert await _explain(team, "chat") == 0
-    assert "the spec is invalid: spec.ratios[0]" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "the spec is invalid: spec.ratios[0]" in out
+    assert "ModelDeploymentScaler chat → ModelDeployment chat (Active)" in out, "what can be read is told"
 
 
 async def test_a_scaler_that_nobody_has_looked_at(team: World, capsys):
