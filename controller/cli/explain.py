@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
@@ -26,11 +27,16 @@ from controller.api import (
 from controller.cli.options import Output, OutputOption, package_version
 from controller.foundation import OperationFailed, UsageError, format_time, parse_time, wall_now
 
+if TYPE_CHECKING:
+    from controller.kube import KubeClient
+
 _EVENTS_SHOWN = 5
 # The time of a decision is written a minute late at most: FIGURES_INTERVAL_SECONDS of the room that reports.
 _REPORTED_WITHIN_SECONDS = 60.0
 _MISSED_INTERVALS = 3
 _NOBODY_LOOKS = "does a running controller serve this namespace (its --namespace, its logs)?"
+# Controllers that share a Lease take turns, whatever namespaces they serve.
+_ONE_LEASE_EACH = "if it serves other namespaces only, the controller of this one needs a --lease-name of its own"
 # Reasons of ScalingActive with which nothing is decided at all; with the others counts are planned, or held.
 _NOT_DECIDING = (ActiveReason.SUSPENDED, ActiveReason.INVALID_SPEC, ActiveReason.TARGET_UNSUPPORTED)
 # Conditions whose "True" is bad news; of the others "False" is.
@@ -46,6 +52,7 @@ class _Found:
     interval_seconds: float | None  # None: the spec cannot be read
     suspended: bool
     events: list[dict[str, Any]]
+    leaders: str = ""  # who holds which Lease, where that may explain why nobody looks
 
     @property
     def seen(self) -> bool:
@@ -60,16 +67,32 @@ class _Found:
         active = find_condition(self.status.conditions, ConditionType.SCALING_ACTIVE)
         return active.reason if active is not None and active.reason in _NOT_DECIDING else ""
 
+    @property
+    def overdue(self) -> bool:
+        """Whether a decision should have been reported since the last one."""
+        decided, interval = self.status.last_decision_time, self.interval_seconds
+        if decided is None or interval is None or self.idle:
+            return False
+        return wall_now() - decided > _REPORTED_WITHIN_SECONDS + _MISSED_INTERVALS * interval
+
+    @property
+    def nobody_looks(self) -> str:
+        """What to look at where no controller seems to work for the scaler."""
+        return f"{_NOBODY_LOOKS} {self.leaders}".rstrip()
+
 
 def explain(
     name: Annotated[str, typer.Argument(help="Name of the ModelDeploymentScaler.")],
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Default: the context's.")] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="Path of a kubeconfig.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    lease_name: Annotated[
+        str, typer.Option(help="Name of the controller's Lease, by which a running one is known.")
+    ] = "model-deployment-scaler",
     output: OutputOption = Output.TEXT,
 ) -> int:
     """Say why a scaler recommends its counts: the chain from raw to recommended, what bound, what comes next."""
-    found = asyncio.run(_read(name, namespace, kubeconfig, context))
+    found = asyncio.run(_read(name, namespace, kubeconfig, context, lease_name))
     if output is Output.JSON:
         answer = {
             "scaler": name,
@@ -86,7 +109,9 @@ def explain(
     return 0
 
 
-async def _read(name: str, namespace: str | None, kubeconfig: str | None, context: str | None) -> _Found:
+async def _read(
+    name: str, namespace: str | None, kubeconfig: str | None, context: str | None, lease_name: str
+) -> _Found:
     from controller.kube import ApiError, KubeClient, NotFound, load_connection  # noqa: PLC0415 - heavy
 
     connection = await load_connection(kubeconfig, context)
@@ -95,6 +120,10 @@ async def _read(name: str, namespace: str | None, kubeconfig: str | None, contex
     try:
         scaler = await client.get(MODEL_DEPLOYMENT_SCALERS, name, where, type_=MdsView)
         events = (await client.list(EVENTS, where)).items
+        found = _found(scaler, events)
+        if not found.seen or found.overdue:
+            found = replace(found, leaders=await _leaders(client, lease_name))
+        return found
     except NotFound:
         raise OperationFailed(f"there is no ModelDeploymentScaler {name} in namespace {where}") from None
     except ValueError as failure:
@@ -103,6 +132,9 @@ async def _read(name: str, namespace: str | None, kubeconfig: str | None, contex
         raise OperationFailed(f"cannot read the scaler from {connection.server}: {failure}") from None
     finally:
         await client.close()
+
+
+def _found(scaler: MdsView, events: Sequence[dict[str, Any]]) -> _Found:
     status, note = scaler.parse_status()
     spec, findings = scaler.parse_spec()
     if spec is None:
@@ -117,6 +149,18 @@ async def _read(name: str, namespace: str | None, kubeconfig: str | None, contex
         suspended=spec is not None and spec.suspend,
         events=sorted(own, key=lambda event: str(event["time"]), reverse=True)[:_EVENTS_SHOWN],
     )
+
+
+async def _leaders(client: KubeClient, name: str) -> str:
+    """Who holds the Leases of this name, in a sentence; empty where they may not be read."""
+    from controller.kube import LEASE, ApiError, Lease  # noqa: PLC0415 - heavy
+
+    try:
+        leases = (await client.list(LEASE, type_=Lease, field_selector=f"metadata.name={name}")).items
+    except ApiError:
+        return ""
+    held = sorted(f"{each.metadata.namespace}/{name} is held by {each.holder}" for each in leases if each.holder)
+    return f"Lease {', Lease '.join(held)}: {_ONE_LEASE_EACH}" if held else f"Nobody holds a Lease {name}."
 
 
 def _raw(scaler: MdsView, *path: str) -> str:
@@ -165,7 +209,7 @@ def _tell(name: str, found: _Found) -> list[str]:
 
 def _tell_last_decision(found: _Found) -> str:
     if not found.seen:
-        return f"no controller has looked at it: {_NOBODY_LOOKS}"
+        return f"no controller has looked at it: {found.nobody_looks}"
     idle = f"not deciding now ({found.idle})" if found.idle else ""
     decided = found.status.last_decision_time
     if decided is None:
@@ -176,9 +220,9 @@ def _tell_last_decision(found: _Found) -> str:
     told = "last reported decision " + (f"{_span(age)} ago" if age >= 0.0 else f"at {format_time(decided)}")
     if idle:
         return f"{told}, {idle}"
-    interval = found.interval_seconds
-    if interval is not None and age > _REPORTED_WITHIN_SECONDS + _MISSED_INTERVALS * interval:
-        return f"{told}, though one is due every {interval:g} s and reported within a minute: {_NOBODY_LOOKS}"
+    if found.overdue:
+        due = f"one is due every {found.interval_seconds:g} s and reported within a minute"
+        return f"{told}, though {due}: {found.nobody_looks}"
     return told
 
 

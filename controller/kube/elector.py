@@ -122,6 +122,7 @@ class Elector:
         self._observation: Observation | None = None
         self._claims: deque[tuple[str | None, str | None]] = deque(maxlen=_REMEMBERED_CLAIMS)
         self._reported_leader: str | None = None
+        self._awaited: str | None = None
         self._valid_until = float("-inf")
         self._phase = _Phase.NEW
         self._request_seconds = self._times.renew_deadline_seconds / 2
@@ -276,6 +277,7 @@ class Elector:
             lease = await self._read()
             action = self._decide(missing=lease is None)
             if isinstance(action, Wait):
+                self._tell_waiting()
                 return False
             return await self._write(action, lease)
         except ApiError as failure:
@@ -343,6 +345,12 @@ class Elector:
             self._reported_leader = lease.holder
             if self._on_new_leader is not None:
                 self._on_new_leader(lease.holder)
+
+    def _tell_waiting(self) -> None:
+        """Once for each holder: whoever waits for a lease that will never be free must be able to find out."""
+        if self._phase is _Phase.CANDIDATE and self.leader != self._awaited:
+            self._awaited = self.leader
+            _log.info("waiting for the lease", lease=self._lock.name, held_by=self.leader)
 
     def _report(self, failure: ApiError) -> None:
         if isinstance(failure, Conflict | AlreadyExists):

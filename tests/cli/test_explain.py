@@ -11,6 +11,7 @@ import pytest
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
 from controller.cli import run
+from controller.embedded.apiserver.faults import Respond
 from controller.foundation import format_time, wall_now
 from tests.reconcile.harness import World, world
 
@@ -82,7 +83,24 @@ async def test_a_scaler_that_nobody_has_looked_at(team: World, capsys):
     assert await _explain(team, "chat") == 0
     text = capsys.readouterr().out
     assert "no controller has looked at it: does a running controller serve this namespace" in text
+    assert "Nobody holds a Lease model-deployment-scaler." in text
     assert "conditions" not in text
+
+
+async def test_a_controller_that_may_wait_for_the_lease_of_another_one_is_found_out(team: World, capsys):
+    team.target()
+    team.scaler()
+    metadata = {"name": "model-deployment-scaler", "namespace": "default"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    team.server.put({**lease, "spec": {"holderIdentity": "pod-0_1", "leaseDurationSeconds": 15}})
+    assert await _explain(team, "chat") == 0
+    text = capsys.readouterr().out
+    assert "Lease default/model-deployment-scaler is held by pod-0_1: if it serves other namespaces only" in text
+    assert await _explain(team, "chat", "--lease-name", "other") == 0
+    assert "Nobody holds a Lease other." in capsys.readouterr().out
+    team.faults.add(Respond(403, b"{}"), verb="list", resource="leases")
+    assert await _explain(team, "chat") == 0, "whoever may not read Leases is told the rest"
+    assert "Lease" not in capsys.readouterr().out
 
 
 def _suspend(team: World) -> None:

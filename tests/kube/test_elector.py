@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.foundation import UsageError
 from controller.kube import (
@@ -110,6 +111,20 @@ async def test_a_missing_lease_is_created_and_then_renewed_blindly() -> None:
     assert me.operations()[:4] == ["get", "create", "update", "update"]
     assert me.log[0] == ("lead", 0.0)
     assert me.leaders == ["me"]
+
+
+async def test_whoever_waits_says_once_for_whom() -> None:
+    record = held_by("first")
+    me = Candidate(record)
+    with capture_logs() as lines:
+        async with running(me.run()):
+            await asyncio.sleep(10)
+            record.touch(holder_identity="second")
+            await asyncio.sleep(20)
+    assert me.log, "in the end it leads"
+    waited = [line for line in lines if line["event"] == "waiting for the lease"]
+    assert [line["held_by"] for line in waited] == ["first", "second"]
+    assert waited[0]["lease"] == me.lock.name
 
 
 async def test_a_held_lease_is_taken_when_its_holder_has_been_silent_for_its_duration() -> None:
