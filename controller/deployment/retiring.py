@@ -58,6 +58,8 @@ class Retiring:
         self, deployment: ModelDeployment, replicas: Sequence[Replica], memory: DeploymentMemory, faults: Faults
     ) -> Carried:
         """One step of the deployment's retirement, or its beginning. Raises Conflict, ApiError."""
+        # Looked at also while nothing is retiring: whoever ordered a retry shall hear that nobody can read the order.
+        retry = self._retry_order(deployment, memory)
         found = await self._take_up(deployment, replicas, memory)
         deployment, track = found.deployment, memory.retirement
         if track is None:
@@ -68,7 +70,7 @@ class Retiring:
             track,
             replica_of(operation, replicas),
             declared=declares(deployment, operation.role, operation.ordinal),
-            retry=self._retry_order(deployment, memory),
+            retry=retry,
         )
         now = self._clock.now()
         taken = step(operation, gathered.evidence, now)

@@ -186,6 +186,13 @@ async def test_an_order_that_cannot_be_read_is_reported_and_changes_nothing(chat
     assert chat.reasons().count("InvalidRetirementRetry") == 1
 
 
+async def test_an_order_that_cannot_be_read_is_reported_while_nothing_is_retiring(chat: World):
+    chat.annotate(RETIREMENT_RETRY_ANNOTATION, "garbage")
+    await chat.run(60)
+    assert not chat.state
+    assert chat.reasons().count("InvalidRetirementRetry") == 1
+
+
 async def test_an_aborted_replica_that_dies_is_released(chat: World):
     await _aborted(chat)
     chat.server.delete(PODS, "chat-server-1", "team")
