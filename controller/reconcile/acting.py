@@ -19,11 +19,11 @@ from controller.operations import ScalerMetrics
 from controller.reconcile.baseline import baseline_of
 from controller.reconcile.binder import Binder, BoundState, claim_of
 from controller.reconcile.committer import CommitOutcome, Committer, RefusedForAnUnknownReason
+from controller.reconcile.conditions import without_capacity
 from controller.reconcile.decided import Tick
 from controller.reconcile.fence import Holding
 from controller.reconcile.guards import holds
 from controller.reconcile.memory import ScalerMemory
-from controller.reconcile.report import without_capacity
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.status_writer import StatusOutcome
 from controller.reconcile.tick import tick_status

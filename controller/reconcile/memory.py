@@ -37,7 +37,8 @@ class ScalerMemory:
     # What was reported, so that only changes are.
     status_written_at: float = float("-inf")  # model time
     last_words: tuple[object, ...] = ()  # the decision last logged
-    reported: dict[str, str] = field(default_factory=dict)  # condition type → reason last put into an event
+    reported: dict[str, str] = field(default_factory=dict)  # condition type → reason last reported
+    told: dict[str, str] = field(default_factory=dict)  # condition type → reason last put into an event
     silent_since: float | None = None  # since when no role could be sampled
     silence_told: ActiveReason | None = None  # what the event about it said
     drifts_told: set[str] = field(default_factory=set)  # roles of which an event said so

@@ -52,17 +52,13 @@ from controller.planning import PriorSources, Record, capacities, decision_spec,
 from controller.reconcile.acting import Acting
 from controller.reconcile.binder import Binder, BoundState
 from controller.reconcile.committer import Committer, RefusedForAnUnknownReason
+from controller.reconcile.conditions import condition, invalid_spec_message
 from controller.reconcile.decided import Tick
 from controller.reconcile.drift import drifts
 from controller.reconcile.guards import Guard, unsupported
 from controller.reconcile.memory import Memories, ScalerMemory
 from controller.reconcile.records import RecordSink
-from controller.reconcile.report import (
-    condition,
-    invalid_spec_message,
-    observed_summary,
-    with_conditions,
-)
+from controller.reconcile.report import observed_summary, with_conditions
 from controller.reconcile.reporter import Reporter
 from controller.reconcile.sampler import Sampled, Sampler
 from controller.reconcile.status_writer import StatusOutcome

@@ -1,4 +1,4 @@
-"""The status of a scaler: conditions and roles, made from one decision. Pure.
+"""The status of a scaler, made from one decision: its roles and columns, and what of it is worth a write. Pure.
 
 `changed` says whether a new status is worth a write: when conditions, counts, history, binding or panic differ, also in
 what a message says; measured figures alone, in a message too, wait up to a minute, or a busy cluster would write every
@@ -15,16 +15,12 @@ import msgspec
 from catalog import RolePrior, ScalerPriors
 from controller import scaling
 from controller.api import (
-    ActiveReason,
     AdaptiveState,
     Binding,
     CapacitySource,
     Condition,
-    ConditionStatus,
     ConditionType,
-    LimitedReason,
     LoweringState,
-    MetricsReason,
     ModelDeployment,
     ObservedRole,
     OperatingPoint,
@@ -41,10 +37,9 @@ from controller.api import (
     status_number,
 )
 from controller.api.scaler_status import MAX_REASON
-from controller.foundation import FieldError
 from controller.planning import prior_of, remembered
 from controller.reconcile.observe import RoleView
-from controller.scaling import Capacity, Decision, DecisionSpec, MetricsStatus, RoleDecision, State
+from controller.scaling import Capacity, Decision, RoleDecision, State
 
 # Figures that move with every sample are written at most this often.
 FIGURES_INTERVAL_SECONDS = 60.0
@@ -52,28 +47,11 @@ FIGURES_INTERVAL_SECONDS = 60.0
 _MAX_COLUMN = 1024
 # What the schema has room for beside our own.
 _MAX_FOREIGN_CONDITIONS = 16 - len(ConditionType)
-# More findings than this help nobody in a one-line message; all of them are counted.
-_SHOWN_FINDINGS = 5
-# Worst first: what the condition shows when roles differ.
-_METRICS_ORDER = (
-    MetricsStatus.ALL_SCRAPES_FAILED,
-    MetricsStatus.STALE_SAMPLES,
-    MetricsStatus.NO_READY_REPLICAS,
-    MetricsStatus.PARTIAL_COVERAGE,
-    MetricsStatus.SAMPLED,
-)
 # A number that stands by itself in a message: a rate, an age, a factor. One that is part of a name (`h200`, `tp=4`) is
 # none of these.
 _FIGURE = re.compile(r"(?<![\w.,=+-])[0-9][0-9.,]*")
 # Their numbers are counts and terms, which do not move with the samples.
 _COUNTING = (ConditionType.BOUND, ConditionType.REPLICAS_CONFLICT)
-_ANSWERED = (MetricsStatus.PARTIAL_COVERAGE, MetricsStatus.SAMPLED)
-
-
-def condition(type_: ConditionType, status: bool | None, reason: str, message: str, generation: int) -> Condition:
-    """A condition; `status` None is Unknown: not observed."""
-    words = {True: ConditionStatus.TRUE, False: ConditionStatus.FALSE, None: ConditionStatus.UNKNOWN}
-    return Condition(type=type_, status=words[status], reason=reason, message=message, observed_generation=generation)
 
 
 def with_conditions(status: ScalerStatus, new: Iterable[Condition], now: float) -> ScalerStatus:
@@ -87,101 +65,6 @@ def with_conditions(status: ScalerStatus, new: Iterable[Condition], now: float) 
     for each in new:
         conditions = set_condition(conditions, each, now)
     return msgspec.structs.replace(status, conditions=conditions)
-
-
-def invalid_spec_message(findings: Sequence[FieldError]) -> str:
-    """The findings in one message."""
-    shown = "; ".join(str(finding) for finding in findings[:_SHOWN_FINDINGS])
-    more = len(findings) - _SHOWN_FINDINGS
-    return f"{shown}; and {more} more" if more > 0 else shown
-
-
-def metrics_condition(decision: Decision, generation: int) -> Condition:
-    """MetricsAvailable: the worst role decides, the message lists every role that is not wholly sampled."""
-    worst = min((role.metrics for role in decision.roles), key=_METRICS_ORDER.index, default=MetricsStatus.SAMPLED)
-    notes = []
-    for role in decision.roles:
-        if role.metrics is MetricsStatus.SAMPLED:
-            continue
-        age = (
-            "never sampled"
-            if role.last_sample_time is None
-            else f"last sample {decision.now - role.last_sample_time:.0f} s ago"
-        )
-        notes.append(f"role {role.name}: {role.metrics} ({age})")
-    message = "; ".join(notes) or "every Ready member was sampled"
-    return condition(ConditionType.METRICS_AVAILABLE, worst in _ANSWERED, MetricsReason(worst), message, generation)
-
-
-def limited_condition(decision: Decision, generation: int) -> Condition:
-    """ScalingLimited: the first limited role in spec order decides, the message lists all."""
-    limited = [role for role in decision.roles if role.limited_by is not None]
-    if not limited:
-        message = "nothing stands between what is wanted and what is recommended"
-        return condition(ConditionType.SCALING_LIMITED, False, LimitedReason.WITHIN_LIMITS, message, generation)
-    message = "; ".join(f"role {role.name}: {_limit(role)}" for role in limited)
-    reason = LimitedReason.of_stage(str(limited[0].limited_by))
-    return condition(ConditionType.SCALING_LIMITED, True, reason, message, generation)
-
-
-def active_condition(
-    decision: Decision, without_capacity: Sequence[str], priors: ScalerPriors | None, generation: int
-) -> Condition:
-    """ScalingActive of a decision that no guard held up."""
-    if without_capacity:
-        way_out = (
-            "give a target in tokens per second, or ask for a prior with capacityPrior"
-            if priors is None
-            else "the prior that capacityPrior asks for does not serve; the condition CapacityPriorResolved says why"
-        )
-        return condition(
-            ConditionType.SCALING_ACTIVE,
-            False,
-            ActiveReason.NO_CAPACITY,
-            f"nothing says what one replica of {', '.join(without_capacity)} serves: {way_out}; the counts are held",
-            generation,
-        )
-    if nobody_to_ask(decision):
-        return condition(
-            ConditionType.SCALING_ACTIVE,
-            False,
-            ActiveReason.NO_READY_REPLICAS,
-            "no replica is Ready, so there is nobody to ask; the counts are held within their bounds until one is",
-            generation,
-        )
-    if all(role.metrics not in _ANSWERED for role in decision.roles):
-        return condition(
-            ConditionType.SCALING_ACTIVE,
-            False,
-            ActiveReason.METRICS_UNAVAILABLE,
-            "no Ready replica could be sampled; the counts are held within their bounds",
-            generation,
-        )
-    words = ", ".join(
-        f"{role.name} stays at {role.current}"
-        if role.current == role.desired
-        else f"{role.name} {role.current} → {role.desired}"
-        for role in decision.roles
-    )
-    return condition(ConditionType.SCALING_ACTIVE, True, ActiveReason.DECIDING, words, generation)
-
-
-def nobody_to_ask(decision: Decision) -> bool:
-    """Whether no role has a Ready replica, as at a first start: no answer is then no outage of the network."""
-    return all(role.metrics is MetricsStatus.NO_READY_REPLICAS for role in decision.roles)
-
-
-def without_capacity(spec: DecisionSpec, capacity: Capacity) -> list[str]:
-    """Roles whose demand cannot be divided by anything. Encode has no token capacity, Proportional needs none."""
-    if isinstance(spec.algorithm, scaling.Proportional):
-        return []
-    return [role.name for role in spec.roles if role.kind is not scaling.RoleKind.ENCODE and role.name not in capacity]
-
-
-def priors_condition(priors: ScalerPriors, drift_notes: Iterable[str], generation: int) -> Condition:
-    """CapacityPriorResolved: the worst role decides, the message has every role's outcome and measured drifts."""
-    message = "; ".join([priors.message, *drift_notes])
-    return condition(ConditionType.CAPACITY_PRIOR_RESOLVED, priors.resolved, priors.reason, message, generation)
 
 
 def role_statuses(
@@ -377,11 +260,6 @@ def _gist(condition: Condition) -> str:
 
 def _without_measurement(capacity: RoleCapacity | None) -> RoleCapacity | None:
     return None if capacity is None else msgspec.structs.replace(capacity, measured_factor=None)
-
-
-def _limit(role: RoleDecision) -> str:
-    stage = next((record for record in reversed(role.stages) if record.stage is role.limited_by), None)
-    return f"{role.limited_by}{': ' + stage.reason if stage is not None and stage.reason else ''}"
 
 
 def _clipped(text: str) -> str:

@@ -16,15 +16,10 @@ from controller.foundation import Clock
 from controller.kube import EventRecorder, EventType, ObjectRef
 from controller.operations import ScalerMetrics
 from controller.planning import prior_of
+from controller.reconcile.conditions import metrics_condition, nobody_to_ask, why_moved
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.observe import RoleView
-from controller.reconcile.report import (
-    FIGURES_INTERVAL_SECONDS,
-    as_stored,
-    changed,
-    metrics_condition,
-    nobody_to_ask,
-)
+from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, as_stored, changed
 from controller.reconcile.status_writer import StatusOutcome, StatusWriter
 from controller.scaling import Capacity, Decision
 
@@ -147,7 +142,7 @@ class Reporter:
         for role in decision.roles:
             if role.name not in wanted:
                 continue
-            why = reasons.get(role.name) or role.algorithm_reason
+            why = reasons.get(role.name) or why_moved(role)
             note = f"{role.name} {role.current} → {wanted[role.name]}: {why}"
             self._event(scaler, EventType.NORMAL, "Rescaled", "Scale", note)
             self._log.info("rescaled", scaler=key, role=role.name, before=role.current, after=wanted[role.name])
@@ -176,6 +171,8 @@ class Reporter:
         if news and now - memory.silent_since >= SILENT_INTERVALS * interval_seconds:
             memory.silence_told = reason
             first = starting and all(role.last_sample_time is None for role in decision.roles)
+            if first and memory.told.get(ConditionType.SCALING_ACTIVE) == reason:
+                return  # the event about the condition has said the same
             kind = EventType.NORMAL if first else EventType.WARNING
             self._event(scaler, kind, reason, "Sample", metrics_condition(decision, 0).message)
 
@@ -217,6 +214,7 @@ class Reporter:
             if condition.status is ConditionStatus.UNKNOWN and not warning:
                 continue
             kind = EventType.WARNING if warning else EventType.NORMAL
+            memory.told[type_] = condition.reason
             self._event(scaler, kind, condition.reason, type_, condition.message)
 
     def _event(self, scaler: MdsView, type_: EventType, reason: str, action: str, note: str) -> None:

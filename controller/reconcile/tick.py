@@ -15,20 +15,17 @@ from controller.api import (
 )
 from controller.reconcile.baseline import Baseline
 from controller.reconcile.binder import BoundState
-from controller.reconcile.decided import Tick
-from controller.reconcile.guards import Guard
-from controller.reconcile.memory import ScalerMemory
-from controller.reconcile.report import (
+from controller.reconcile.conditions import (
     active_condition,
     condition,
     limited_condition,
     metrics_condition,
     priors_condition,
-    role_statuses,
-    summary_of,
-    with_conditions,
-    without_capacity,
 )
+from controller.reconcile.decided import Tick
+from controller.reconcile.guards import Guard
+from controller.reconcile.memory import ScalerMemory
+from controller.reconcile.report import role_statuses, summary_of, with_conditions
 from controller.reconcile.writing import Writing
 
 
@@ -49,7 +46,7 @@ def tick_status(
     blocked, note = writing.retirement, writing.note
     roles = role_statuses(tick.sampled.views, decision, tick.capacity, tick.priors, tick.state, writing.lowering)
     active = (
-        active_condition(decision, without_capacity(tick.spec, tick.capacity), tick.priors, generation)
+        active_condition(decision, tick.spec, tick.capacity, tick.priors, generation)
         if guard is None
         else condition(ConditionType.SCALING_ACTIVE, False, guard.reason, guard.message, generation)
     )

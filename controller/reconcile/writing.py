@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from controller.api import LoweringState, RetirementReason, ScalerSpec, ScalerStatus
 from controller.reconcile.baseline import Baseline
+from controller.reconcile.conditions import without_capacity
 from controller.reconcile.decided import Tick
 from controller.reconcile.fence import Holding
 from controller.reconcile.guards import Guard, retirement_block, writable
 from controller.reconcile.lowering import Lowering, assess_lowering
-from controller.reconcile.report import without_capacity
 from controller.reconcile.survivors import survivors_block
 
 
