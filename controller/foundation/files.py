@@ -2,7 +2,8 @@
 
 Reading is bounded and never waits for a pipe that nobody writes to: a glob may hit one, or a device. Replacing is
 atomic, follows symbolic links, keeps the mode of what was there, leaves no remains when it is interrupted, and refuses
-when the file is no longer what the caller had read: two commands at once must not undo each other. Both raise OSError.
+when the file is no longer what the caller had read: two commands at once must not undo each other. No folder is made.
+Both raise OSError.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def check_replaceable(path: Path) -> Path:
             raise OSError(errno.EINVAL, "is a pipe or device and no file")
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, "is read-only")
-    folder = next(parent for parent in target.parents if parent.exists())
+    folder = target.parent
+    # A folder that is not there is a spelling mistake: nothing is made that nobody asked for.
+    if not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder}: make it first, or check the spelling")
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -64,7 +68,6 @@ def replace_file(path: Path, content: bytes, *, before: bytes | None) -> None:
     """Write `content` in place of `before`, what the caller had read (None where there was no file). Raises
     FileChangedError when it is not that any more; then, and on any other error, the file stays as it was."""
     target = check_replaceable(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     # A name of its own for each writer, and created afresh: a name that can be guessed can be a link already.
     temporary = target.with_name(f".{secrets.token_hex(8)}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -40,7 +40,7 @@ def _official(*runs: str) -> list[Path]:
 
 
 def test_import_writes_a_valid_catalog_and_sums_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "build" / "catalog.yaml"
+    out = tmp_path / "catalog.yaml"
     mount = sorted((SAMPLES / "disaggregated").rglob("agg_bmk.json"))
     files = [*_official("20218553330", "20667906037", "20768696438"), *mount]
     status, summary = _json(capsys, "import", "--from", "inferencex", *files, "--out", out)
@@ -423,6 +423,15 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(
     monkeypatch.setattr(priors_module, "import_files", lambda *_, **__: pytest.fail("the work was done in vain"))
     with pytest.raises(UsageError, match="Is a directory"):
         _run("import", "--from", "inferencex", *_official("20667906037"), "--out", tmp_path)
+    with pytest.raises(UsageError, match=r"nope/a\.yaml: there is no folder .*nope: make it first"):
+        _run("import", "--from", "inferencex", *_official("20667906037"), "--out", tmp_path / "nope" / "a.yaml")
+
+
+@pytest.mark.parametrize("arguments", [("merge", SWEEP), ("retire", SWEEP, "--identity", IDENTITY, "--reason", "x")])
+def test_no_command_makes_a_folder(arguments: tuple[object, ...], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no folder"):
+        _run(*arguments, "--out", tmp_path / "nope" / "a.yaml")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

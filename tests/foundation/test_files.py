@@ -55,9 +55,11 @@ def test_a_replaced_file_keeps_its_mode_and_leaves_no_remains(tmp_path: Path) ->
     assert _names(tmp_path) == ["catalog.yaml"]
 
 
-def test_a_new_file_may_lie_in_a_new_folder(tmp_path: Path) -> None:
-    replace_file(tmp_path / "a" / "b" / "c", b"new", before=None)
-    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"new"
+def test_a_folder_that_is_not_there_is_a_spelling_mistake_and_is_not_made(tmp_path: Path) -> None:
+    for attempt in (check_replaceable, lambda path: replace_file(path, b"new", before=None)):
+        with pytest.raises(FileNotFoundError, match=r"there is no folder .*/a/b: make it first"):
+            attempt(tmp_path / "a" / "b" / "c")
+    assert _names(tmp_path) == []
 
 
 def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path) -> None:
