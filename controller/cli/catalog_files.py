@@ -6,6 +6,7 @@ written is one clear line (UsageError; OperationFailed where nothing is wrong wi
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from controller.foundation import (
     OperationFailed,
     UsageError,
     check_replaceable,
+    printable,
     read_file,
     replace_file,
 )
@@ -87,8 +89,11 @@ def write(path: Path, catalog: Catalog, before: bytes | None) -> None:
     check = load_text(text, f"the catalog for {path}")
     if isinstance(check, CatalogFailure):
         raise OperationFailed(f"{check.message}; nothing was written")
+    new_folder = not path.parent.exists()
     try:
         replace_file(path, text.encode(), before=before)
+        if new_folder:
+            print(f"mdscaler: made the folder {printable(str(path.parent))}", file=sys.stderr)
     except FileChangedError:
         raise OperationFailed(
             f"{path} was changed by another command meanwhile; nothing was written: run this one again"

@@ -55,6 +55,15 @@ def test_a_replaced_file_keeps_its_mode_and_leaves_no_remains(tmp_path: Path) ->
     assert _names(tmp_path) == ["catalog.yaml"]
 
 
+def test_a_new_folder_is_made_in_the_working_directory_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    replace_file(Path("build/catalog.yaml"), b"new", before=None)
+    assert (tmp_path / "build" / "catalog.yaml").read_bytes() == b"new"
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        replace_file(Path("bulid/priors/catalog.yaml"), b"new", before=None)
+    assert _names(tmp_path) == ["build"]
+
+
 def test_a_folder_that_is_not_there_is_a_spelling_mistake_and_is_not_made(tmp_path: Path) -> None:
     for attempt in (check_replaceable, lambda path: replace_file(path, b"new", before=None)):
         with pytest.raises(FileNotFoundError, match=r"there is no folder .*/a/b: make it first"):
