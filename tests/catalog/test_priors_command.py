@@ -46,15 +46,28 @@ def test_import_writes_a_valid_catalog_and_sums_up(tmp_path: Path, capsys: pytes
     status, summary = _json(capsys, "import", "--from", "inferencex", *files, "--out", out)
     assert status == 0
     assert {key: summary[key] for key in ("read", "imported", "profiles", "superseded")} == {
-        "read": 19,
+        "read": 18,
         "imported": 14,
         "profiles": 3,
         "superseded": 3,
     }
-    assert summary["refused"] == {"Disaggregated": 4, "Empty": 1}
+    assert (summary["refused"], summary["filesRefused"]) == ({"Disaggregated": 4}, {"Empty": 1})
     assert summary["examples"]["Empty"]["file"].endswith("run_20768696438/agg_bmk.json")
     status, checked = _json(capsys, "validate", out)
     assert (status, checked["valid"], checked["files"][0]["digest"]) == (0, True, summary["digest"])
+
+
+def test_import_makes_a_folder_where_one_works_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = _official("20667906037", "20768696438")
+    assert _run("import", "--from", "inferencex", *files, "--out", "build/catalog.yaml") == 0
+    told = capsys.readouterr()
+    assert told.err == "mdscaler: made the folder build\n"
+    assert told.out.startswith(
+        "7 rows read, 7 imported into 3 profiles (0 superseded by newer runs), 0 refused; 1 file"
+    )
 
 
 def test_import_in_text_groups_refusals_by_rule_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
