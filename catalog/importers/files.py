@@ -74,9 +74,7 @@ class SourceFile:
             data = self.read()
         except Refused:
             return None
-        # What was read out of YAML tells the same by its text, which says that it is YAML.
-        is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
-        return recognise((self.documents or json_values(data)) if is_json else (), data)
+        return recognise_content(data, self.documents)
 
     def sibling(self) -> Path | None:
         """The JSON that lies beside a table or a page of the same name."""
@@ -122,7 +120,14 @@ class SourceFile:
         return [("", value)]
 
 
-def json_values(data: bytes) -> list[Any]:
+def recognise_content(data: bytes, documents: list[Any] | None = None) -> Recognised | None:
+    """What a content is; `documents` are the JSON values in it where they are known."""
+    # What was read out of YAML tells the same by its text, which says that it is YAML.
+    is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    return recognise((documents or _json_values(data)) if is_json else (), data)
+
+
+def _json_values(data: bytes) -> list[Any]:
     """The JSON values in a file, whole or one per line; empty where it is no JSON."""
     try:
         return [_loads(data)]

@@ -26,7 +26,6 @@ from catalog import (
     RoleRequest,
     infer_identity,
     load_embedded,
-    load_text,
     merge_catalogs,
     parse_identity,
     resolve_scaler,
@@ -39,11 +38,12 @@ from controller.api import PriorWorkload, RoleKind
 from controller.cli import priors_view as view
 from controller.cli.catalog_files import (
     catalog_of,
+    check,
     content_before,
     documents_of,
     load,
+    load_all,
     name_of,
-    read,
     tombstones_of,
     write,
 )
@@ -54,7 +54,9 @@ priors_app = typer.Typer(
     help="Catalogs of capacity priors: measure, import, merge, retire, look up.", no_args_is_help=True
 )
 
-_CatalogFiles = Annotated[list[Path], typer.Argument(help="Catalog files (YAML or JSON).", metavar="FILES...")]
+_CatalogFiles = Annotated[
+    list[Path], typer.Argument(help="Catalog files (YAML or JSON), or their ConfigMaps.", metavar="FILES...")
+]
 _OutFile = Annotated[Path | None, typer.Option("--out", help="Write the catalog here (YAML, or JSON for *.json).")]
 _Identity = Annotated[
     str | None,
@@ -73,8 +75,9 @@ _PROGRESS_AFTER_SECONDS = 1.0
 
 @priors_app.command("validate")
 def validate(files: _CatalogFiles, output: OutputOption = Output.TEXT) -> int:
-    """Check catalogs; every finding is listed. Exit status 2 when one is invalid."""
-    results = [(path, load_text(read(path), str(path))) for path in files]
+    """Check catalogs, also in ConfigMaps as kubectl writes them; every finding of every file is listed. Exit status 2
+    when one is invalid or cannot be read."""
+    results = [(path, check(path)) for path in files]
     view.say(view.validation(results, output))
     return 2 if any(isinstance(result, CatalogFailure) for _, result in results) else 0
 
@@ -156,7 +159,7 @@ def merge(files: _CatalogFiles, out: _OutFile = None, output: OutputOption = Out
     """Merge catalogs: the newest clean run of one tool and image serves; tombstones of all of them apply, and of an
     existing --out file."""
     before = content_before(out)
-    inputs = [load(path).catalog for path in files]
+    inputs = [loaded.catalog for loaded in load_all(files)]
     result = merge_catalogs([*inputs, *tombstones_of(before, out)])
     if out is not None:
         write(out, result.catalog, before)

@@ -42,14 +42,14 @@ def validation(results: Sequence[tuple[Path, CatalogResult]], output: Output) ->
     lines = []
     for path, result in results:
         if isinstance(result, CatalogFailure):
-            lines.append(f"{path}: INVALID, {_counted(len(result.findings), 'error')}")
+            lines.append(f"{result.source or path}: INVALID, {_counted(len(result.findings), 'error')}")
             lines += [f"  {str(finding).removeprefix(': ')}" for finding in result.findings]
         else:
-            points = sum(len(profile.points) for profile in result.catalog.profiles)
-            lines.append(
-                f"{path}: valid, {_counted(len(result.catalog.profiles), 'profile')}, {_counted(points, 'point')}, "
-                f"{_counted(len(result.catalog.retired), 'tombstone')}, {catalog_digest(result.catalog)}"
-            )
+            held = result.catalog
+            points = sum(len(profile.points) for profile in held.profiles)
+            counts = f"{_counted(len(held.profiles), 'profile')}, {_counted(points, 'point')}"
+            stones = _counted(len(held.retired), "tombstone")
+            lines.append(f"{result.source}: valid, {counts}, {stones}, {catalog_digest(held)}")
     return "\n".join(lines)
 
 

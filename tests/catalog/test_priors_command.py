@@ -9,30 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 import yaml
 
 from controller.cli import priors as priors_module
-from controller.cli.priors import priors_app
 from controller.foundation import OperationFailed, UsageError
 from tests.catalog import tools
 from tests.catalog.builders import DATA, catalog_document, profile_document
+from tests.catalog.command import run as _run
+from tests.catalog.command import run_json as _json
 from tests.catalog.tools import IDENTITY, Run
 
 GPT_OSS = "Server/openai/gpt-oss-120b/fp4/vllm/nvidia-h200/gpus=1,tp=1"
 SAMPLES = DATA / "samples" / "inferencex"
 SWEEP = DATA / "h200-sweep.yaml"
-
-
-def _run(*arguments: object) -> int:
-    command = typer.main.get_command(priors_app)
-    outcome = command.main(args=[str(argument) for argument in arguments], prog_name="priors", standalone_mode=False)
-    return outcome if isinstance(outcome, int) else 0
-
-
-def _json(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, Any]:
-    status = _run(*arguments, "--output", "json")
-    return status, json.loads(capsys.readouterr().out)
 
 
 def _official(*runs: str) -> list[Path]:
@@ -262,7 +251,22 @@ USAGE: dict[str, tuple[tuple[object, ...], str]] = {
     "two things to resolve": (("resolve", "--identity", GPT_OSS, "--deployment", SWEEP), "either --identity or"),
     "a deployment file without one": (("resolve", "--deployment", SWEEP), "exactly one ModelDeployment, found 0"),
     "a missing catalog": (("show", DATA / "absent.yaml"), "No such file"),
-    "a file that is no catalog": (("show", DATA / "qwen3-8b-deployment.yaml"), "is not readable"),
+    "a manifest for a catalog": (
+        ("show", DATA / "qwen3-8b-deployment.yaml"),
+        "is no catalog: this is a Kubernetes object (ModelDeployment); a catalog has the kind ModelDeploymentScaler",
+    ),
+    "a result for a catalog": (
+        ("merge", *_official("20667906037")),
+        "is no catalog: this is a file of InferenceX: make a catalog of it with mdscaler priors import --from inferencex",
+    ),
+    "a folder for a catalog": (
+        ("show", DATA),
+        f"data/priors: it is a folder; give the files in it, such as {DATA}/*.yaml",
+    ),
+    "two files that are no catalogs": (
+        ("merge", DATA / "absent.yaml", SWEEP, DATA / "gone.yaml"),
+        "absent.yaml: No such file or directory; ",
+    ),
     "a model table that is none": (
         ("import", "--from", "inferencex", SWEEP, "--model", "dsr1"),
         "write SHORT=owner/name",
@@ -484,6 +488,30 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
     assert _run("validate", tmp_path / "pipe") == 2
 
 
-def test_a_device_that_never_ends_is_one_clear_line() -> None:
+def test_a_device_that_never_ends_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("validate", "/dev/zero") == 2
+    assert capsys.readouterr().out.endswith("  cannot be read: more than 8,388,608 bytes\n")
     with pytest.raises(UsageError, match="/dev/zero: more than"):
-        _run("validate", "/dev/zero")
+        _run("show", "/dev/zero")
+
+
+def _heads(lines: list[str]) -> list[str]:
+    return [line for line in lines if not line.startswith("  ")]
+
+
+def test_every_file_is_validated_whatever_is_wrong_with_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, empty = tmp_path / "bad.yaml", tmp_path / "empty.yaml"
+    bad.write_text(json.dumps(catalog_document(profile_document(role="X", hardware="y"))))
+    empty.touch()
+    files = [SWEEP, tmp_path / "nofile.yaml", bad, tmp_path, empty, SWEEP]
+    assert _run("validate", *files) == 2
+    lines = capsys.readouterr().out.splitlines()
+    counts = [line.removeprefix(f"{path}: ") for path, line in zip(files, _heads(lines), strict=True)]
+    assert [count.split(",")[0] for count in counts] == ["valid", "INVALID", "INVALID", "INVALID", "INVALID", "valid"]
+    assert "  cannot be read: No such file or directory" in lines
+    assert f"  cannot be read: it is a folder; give the files in it, such as {tmp_path}/*.yaml" in lines
+    assert "  the document is empty" in lines
+    status, answer = _json(capsys, "validate", *files)
+    assert (status, [entry["valid"] for entry in answer["files"]]) == (2, [True, False, False, False, False, True])
