@@ -47,7 +47,7 @@ from controller.cli.catalog_files import (
     tombstones_of,
     write,
 )
-from controller.cli.options import Output, OutputOption
+from controller.cli.options import Output, OutputOption, choice
 from controller.foundation import UsageError, format_time, some_of, wall_now
 
 priors_app = typer.Typer(
@@ -236,12 +236,11 @@ def resolve(
     output_tokens: Annotated[
         float | None, typer.Option(min=0.1, max=_LONGEST_TEXT, help="Mean answer length of the traffic in tokens.")
     ] = None,
-    hit_ratio: Annotated[float, typer.Option(min=0, max=1, help="Measured prefix-cache hit ratio.")] = 0.0,
+    hit_ratio: Annotated[float | None, typer.Option(min=0, max=1, help="Measured prefix-cache hit ratio.")] = None,
     workload: Annotated[
         PriorWorkload,
         typer.Option(
-            case_sensitive=False,
-            metavar=f"<{'|'.join(PriorWorkload)}>",
+            **choice(PriorWorkload),
             help="Profile: as measured. Observed: converted to the mix of the traffic.",
         ),
     ] = PriorWorkload.PROFILE,
@@ -260,8 +259,11 @@ def resolve(
             mean_input_tokens=input_tokens,
             mean_output_tokens=output_tokens,
             stated=True,
-            hit_ratio=hit_ratio,
+            hit_ratio=hit_ratio or 0.0,
         )
+    elif workload is PriorWorkload.OBSERVED or hit_ratio is not None:
+        what = "--hit-ratio" if hit_ratio is not None else f"--workload {PriorWorkload.OBSERVED}"
+        raise UsageError(f"{what} needs the mix of the traffic: give --input-tokens and --output-tokens")
     identities: list[tuple[str, RoleIdentity]] = []
     if identity is not None:
         known = _identity(identity)

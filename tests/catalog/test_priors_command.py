@@ -247,6 +247,14 @@ USAGE: dict[str, tuple[tuple[object, ...], str]] = {
     ),
     "no latencies": (("resolve", "--identity", GPT_OSS), "--ttft and --itl: give the latency that role server"),
     "one latency of two": (("resolve", "--identity", GPT_OSS, "--ttft", 9), "--itl: give the latency"),
+    "another mix than was measured, without one": (
+        ("resolve", "--identity", GPT_OSS, "--ttft", 9, "--itl", 9, "--workload", "observed"),
+        "--workload Observed needs the mix of the traffic: give --input-tokens and --output-tokens",
+    ),
+    "cache hits without traffic": (
+        ("resolve", "--identity", GPT_OSS, "--ttft", 9, "--itl", 9, "--hit-ratio", 0.5),
+        "--hit-ratio needs the mix of the traffic",
+    ),
     "nothing to resolve": (("resolve",), "either --identity or --deployment"),
     "two things to resolve": (("resolve", "--identity", GPT_OSS, "--deployment", SWEEP), "either --identity or"),
     "a deployment file without one": (("resolve", "--deployment", SWEEP), "exactly one ModelDeployment, found 0"),
