@@ -20,10 +20,12 @@ from catalog import (
     CatalogProblem,
     CatalogResult,
     LoadedCatalog,
+    RoleInput,
     catalog_json,
     catalog_yaml,
     load_file,
     load_text,
+    role_inputs,
 )
 from catalog.document import MANIFEST_BOUNDS, DocumentError, read_documents
 from catalog.importers import TOOL_NAMES, FileKind, Layout, Recognised, recognise_content
@@ -143,11 +145,12 @@ def load_all(paths: Sequence[Path]) -> list[LoadedCatalog]:
     return [result for result in results if isinstance(result, LoadedCatalog)]
 
 
-def documents_of(path: Path) -> list[object]:
-    """The plain values of every document in a manifest."""
+def roles_of(path: Path) -> list[RoleInput]:
+    """The roles of the ModelDeployment in a manifest."""
+    content = read(path)
     try:
-        return read_documents(read(path))
-    except DocumentError as error:
+        return role_inputs(read_documents(content))
+    except (DocumentError, UsageError) as error:
         raise UsageError(f"{path}: {error}") from None
 
 

@@ -30,7 +30,6 @@ from catalog import (
     parse_identity,
     resolve_scaler,
     retire,
-    role_inputs,
 )
 from catalog.importers import FORMATS, ColdTail, ImportOptions, import_files
 from catalog.importers.fields import MAX_TEXT
@@ -40,10 +39,10 @@ from controller.cli.catalog_files import (
     catalog_of,
     check,
     content_before,
-    documents_of,
     load,
     load_all,
     name_of,
+    roles_of,
     tombstones_of,
     write,
 )
@@ -269,7 +268,7 @@ def resolve(
         known = _identity(identity)
         identities.append((known.role.value.lower(), Identified(known)))
     if deployment is not None:
-        roles = role_inputs(documents_of(deployment))
+        roles = roles_of(deployment)
         identities += [(role.name, infer_identity(role)) for role in roles if role.kind != RoleKind.ENCODE]
     targets = LatencyTargets(ttft, itl, quantile)
     _refuse_missing_targets(identities, targets)

@@ -257,7 +257,10 @@ USAGE: dict[str, tuple[tuple[object, ...], str]] = {
     ),
     "nothing to resolve": (("resolve",), "either --identity or --deployment"),
     "two things to resolve": (("resolve", "--identity", GPT_OSS, "--deployment", SWEEP), "either --identity or"),
-    "a deployment file without one": (("resolve", "--deployment", SWEEP), "exactly one ModelDeployment, found 0"),
+    "a deployment file without one": (
+        ("resolve", "--deployment", SWEEP),
+        "h200-sweep.yaml: the file must hold exactly one ModelDeployment, found 0",
+    ),
     "a missing catalog": (("show", DATA / "absent.yaml"), "No such file"),
     "a manifest for a catalog": (
         ("show", DATA / "qwen3-8b-deployment.yaml"),
