@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -120,6 +121,13 @@ def test_a_result_that_means_nothing_says_so_before_anything_else(plan: DemoPlan
     page = render_results(plan, DemoOptions(28.0, None, False, Path(), False), late, f"{late.doubt}; try --speed 9")
     assert page.index("This machine was too slow") < page.index("Lost requests")
     assert outcome(late_requests=10, latest_send_seconds=20.0).doubt == ""
+
+
+def test_the_page_names_every_figure_once() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
+    table = page.partition("| field | meaning |\n")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(outcome().as_json())
 
 
 def test_an_error_is_told_once_with_its_count() -> None:
