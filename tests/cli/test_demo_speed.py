@@ -138,9 +138,31 @@ def test_an_error_is_told_once_with_its_count() -> None:
 
 def test_the_table_counts_in_words_and_units_of_people(plan: DemoPlan) -> None:
     table = summary_table(plan, outcome())
-    assert "190 ms / 815 s (model time)" in table
+    ttft, itl = 1000 * plan.fit.ttft_target_seconds, 1000 * plan.fit.itl_target_seconds
+    assert f"190 ms / 1.2 s / 815 s (model time, target at p95 {ttft / 1000:.1f} s)" in table
+    assert f"190 ms / 1.2 s / 815 s (model time, target at p95 {itl:.0f} ms)" in table
+    assert f"TokenThroughput on {plan.trace_name}" in table
     assert "1 change of the count" in table
     assert "0 completed, 2 called back" in table
+
+
+def test_an_algorithm_without_latency_targets_is_shown_without_them() -> None:
+    proportional = plan_demo(None, minutes=5, algorithm="Proportional", seed=1)
+    assert "190 ms / 1.2 s / 815 s (model time)" in summary_table(proportional, outcome())
+
+
+def test_cycles_are_told_as_such(plan: DemoPlan) -> None:
+    cycling = plan_demo(None, minutes=None, algorithm="TokenThroughput", seed=1, cycles=1)
+    table = summary_table(cycling, outcome())
+    page = render_results(cycling, DemoOptions(28.0, None, False, Path(), False), outcome())
+    for shown in (table, page):
+        assert "1 cycle of the counts under steady traffic (TokenThroughput only watched)" in shown
+        assert "set to 4 and to 1 again" in shown
+        assert "the peak needed" not in shown
+        assert "target, p95" not in shown
+        assert "target at" not in shown
+    assert "is replayed" not in page.replace("No trace is replayed", "")
+    assert "the demo set them" in page
 
 
 @pytest.mark.parametrize(
