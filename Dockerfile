@@ -1,5 +1,5 @@
-# One image for every command: controller, webhook, demo, simulator. Build from the root of the repository:
-#   docker build --build-arg VERSION=$(git describe --always) --build-arg REVISION=$(git rev-parse HEAD) -t mdscaler .
+# One image for every command of mdscaler. Build from the root of the repository, with the tag that manifests/ ask for:
+# the line is in README.md, "Run it on a cluster".
 # Both stages start from the same base, or the interpreter that the virtual environment points to would differ.
 ARG PYTHON_IMAGE=python:3.12-slim
 

@@ -27,11 +27,15 @@ $(INSTALLED): pyproject.toml
 demo: $(INSTALLED) ## one hour of real traffic in under three minutes, with the real controller
 	$(BIN)/mdscaler demo
 
+# Several processes, because most tests wait for sockets and clocks. `make test WORKERS=0` runs them in one.
+WORKERS ?= auto
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
 test: $(INSTALLED) ## all tests that need nothing but Python
-	$(BIN)/python -m pytest --ignore=tests/cluster --ignore=tests/engine
+	$(PYTEST) --ignore=tests/cluster --ignore=tests/engine
 
 test-cluster: $(INSTALLED) ## the same questions to the embedded API server and to a real control plane (needs Go)
-	$(BIN)/python -m pytest tests/cluster --build-control-plane
+	$(PYTEST) tests/cluster --build-control-plane
 
 test-engine: $(INSTALLED) ## the controller with real vLLM processes (installs vLLM once: 6 GB; then a quarter of an hour)
 	$(BIN)/python -m pytest tests/engine --real-engine -q

@@ -22,6 +22,7 @@ from catalog.loading import (
     CatalogResult,
     LoadedCatalog,
     load_embedded,
+    load_file,
     load_text,
 )
 from catalog.merge import MergeResult, merge_catalogs
@@ -91,6 +92,7 @@ __all__ = [
     "infer_identity",
     "labels_that_count",
     "load_embedded",
+    "load_file",
     "load_text",
     "merge_catalogs",
     "parse_identity",

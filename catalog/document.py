@@ -69,11 +69,15 @@ class Bounds(NamedTuple):
     # A catalog has names and numbers of several digits; half a million zeros need not be read to the limit of nodes.
     min_node_bytes: int = 3
     aliases: bool = False
+    max_scalar: int = MAX_SCALAR
 
 
 CATALOG_BOUNDS: Final = Bounds()
-# Manifests nest deeper (schemas, managed fields), and what writes them may write a repeated part as an alias.
-MANIFEST_BOUNDS: Final = Bounds(max_bytes=8 * MAX_BYTES, max_depth=64, min_node_bytes=0, aliases=True)
+# Manifests nest deeper (schemas, managed fields), hold whole files as one scalar (ConfigMaps), and what writes them may
+# write a repeated part as an alias.
+MANIFEST_BOUNDS: Final = Bounds(
+    max_bytes=8 * MAX_BYTES, max_depth=64, min_node_bytes=0, aliases=True, max_scalar=8 * MAX_BYTES
+)
 
 
 def read_document(text: str | bytes, bounds: Bounds = CATALOG_BOUNDS) -> object:
@@ -194,8 +198,8 @@ def _build(events: Any, bounds: Bounds, most: int) -> list[object]:
         value: object
         if kind is yaml.ScalarEvent:
             _check_node(event, bounds)
-            if len(event.value) > MAX_SCALAR:
-                raise _at(event, f"a scalar has more than {MAX_SCALAR:,} characters")
+            if len(event.value) > bounds.max_scalar:
+                raise _at(event, f"a scalar has more than {bounds.max_scalar:,} characters")
             value = _resolve(event.value) if event.implicit[0] else event.value
             if event.anchor is not None:
                 anchors[event.anchor] = (value, 1)

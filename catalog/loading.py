@@ -17,6 +17,7 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
+from catalog.config_map import catalog_of_config_map
 from catalog.document import DocumentError, read_document
 from catalog.index import CatalogIndex
 from catalog.schema import CONFIG_MAP_KEY, Catalog
@@ -47,11 +48,13 @@ class LoadedCatalog:
 
 @dataclass(frozen=True, slots=True)
 class CatalogFailure:
-    """No usable catalog; `findings` is empty where it was never read."""
+    """No usable catalog; `findings` is empty where it was never read. `source` names what was read, as in
+    `LoadedCatalog`."""
 
     problem: CatalogProblem
     message: str
     findings: tuple[FieldError, ...] = ()
+    source: str = ""
 
 
 CatalogResult = LoadedCatalog | CatalogFailure
@@ -62,16 +65,30 @@ def load_text(text: str | bytes, source: str) -> CatalogResult:
     try:
         document = read_document(text)
     except DocumentError as error:
-        finding = FieldError("", printable(str(error)))
-        message = f"{source} is not readable: {finding.message}"
-        return CatalogFailure(CatalogProblem.CATALOG_INVALID, message, (finding,))
+        return _unreadable(source, str(error))
     catalog, findings = validate_document(document)
     if catalog is None:
         shown = "; ".join(str(finding).removeprefix(": ") for finding in findings[:_FINDINGS_SHOWN])
         more = f"; and {len(findings) - _FINDINGS_SHOWN} more" if len(findings) > _FINDINGS_SHOWN else ""
         message = f"{source} has {len(findings)} error{'s' * (len(findings) > 1)}: {shown}{more}"
-        return CatalogFailure(CatalogProblem.CATALOG_INVALID, message, tuple(findings))
+        return CatalogFailure(CatalogProblem.CATALOG_INVALID, message, tuple(findings), source)
     return LoadedCatalog(source, _digest(text), catalog, CatalogIndex(catalog))
+
+
+def load_file(content: bytes, source: str) -> CatalogResult:
+    """The catalog in a file's content: the document itself, or a ConfigMap that holds it, as kubectl writes it. Never
+    raises for any input."""
+    try:
+        inside = catalog_of_config_map(content)
+    except DocumentError as error:
+        return _unreadable(source, str(error))
+    return load_text(content, source) if inside is None else load_text(inside.text, f"{source} ({inside.name})")
+
+
+def _unreadable(source: str, why: str) -> CatalogFailure:
+    finding = FieldError("", printable(why))
+    message = f"{source} is not readable: {finding.message}"
+    return CatalogFailure(CatalogProblem.CATALOG_INVALID, message, (finding,), source)
 
 
 @cache

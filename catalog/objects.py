@@ -126,7 +126,7 @@ def role_inputs(documents: Iterable[object]) -> list[RoleInput]:
     UsageError when there is no ModelDeployment, or several, or none of its roles can be read.
     """
     by_kind: dict[str, list[bytes]] = {}
-    for document in _flattened(documents):
+    for document in flattened(documents):
         by_kind.setdefault(str(document.get("kind")), []).append(_bytes(document))
     deployments = [decode_view(ModelDeployment, data) for data in by_kind.get("ModelDeployment", ())]
     if len(deployments) != 1:
@@ -156,8 +156,8 @@ def _nodes_of(pool: InstanceType | None, nodes: Sequence[Node]) -> list[Node]:
     return [node for node in nodes if group and node.metadata.label(group_label(group)) == "true"]
 
 
-def _flattened(documents: Iterable[object]) -> Iterator[Mapping[str, object]]:
-    """The objects of a file; `kubectl get -o yaml` writes several as one List."""
+def flattened(documents: Iterable[object]) -> Iterator[Mapping[str, object]]:
+    """The objects among the documents of a file; `kubectl get -o yaml` writes several as one List."""
     for document in documents:
         if not isinstance(document, Mapping):
             continue

@@ -1,5 +1,6 @@
 """What every test can rely on."""
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -8,9 +9,20 @@ import pytest
 import structlog
 from hypothesis import settings
 
+# Beyond this the processes' own start costs more than they save.
+_MOST_WORKERS = 8
+
 # An example that takes long on a busy machine is no failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: a test keeps a core busy for less than half of its time."""
+    del config
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores + 1, _MOST_WORKERS)
 
 
 def _to_stderr(*_: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shlex
 import textwrap
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -64,6 +65,22 @@ def test_the_metrics_page_lists_the_metrics_that_exist():
     assert generate_metrics_docs.PAGE.read_text() == generate_metrics_docs.render(), (
         "run python -m hack.generate_metrics_docs"
     )
+
+
+def test_the_line_that_builds_the_image_gives_the_tag_that_the_manifests_ask_for():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^ {4}(docker build .*)$", text, flags=re.MULTILINE)
+    command = shlex.split(line)
+    assert command[-1] == "."
+    tag = command[command.index("--tag") + 1]
+    install = yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text(encoding="utf-8"))
+    (deployment,) = (each for each in install if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert tag == container["image"]
+    assert f"VERSION={tag.partition(':')[2]}" in command
+    assert set(re.findall(r"\bmdscaler:[\w.]+", text)) == {tag}, "everywhere on the page"
+    arguments = set(re.findall(r"^ARG (\w+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert set(re.findall(r"--build-arg (\w+)=", line)) <= arguments
 
 
 def test_every_kind_has_an_example_of_a_whole_object():

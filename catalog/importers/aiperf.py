@@ -24,6 +24,7 @@ from catalog.importers.models import repository
 from catalog.importers.options import ImportOptions
 from catalog.importers.partial import PartialIdentity
 from catalog.importers.perf_metrics import Metrics, latency, metrics_of_csv, metrics_of_json, scalar
+from catalog.importers.recognition import is_genai_perf
 from catalog.importers.rules import Refusal, Refused, Rule
 from catalog.importers.shared_prompts import refuse_shared_prompts
 from catalog.importers.speculation import refuse_speculative_path
@@ -57,6 +58,8 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
         loaded = file.json()
         document = loaded if isinstance(loaded, dict) else {}
         metrics = metrics_of_json(document)
+        if is_genai_perf(document):
+            raise Refused(Rule.NOT_THIS_FORMAT, "this is an export of GenAI-Perf: use --from genai-perf")
     if not any(key in metrics for key in (*_TTFT, "request_latency")):
         raise Refused(Rule.NOT_THIS_FORMAT, "no time_to_first_token and no request_latency")
     try:

@@ -16,7 +16,7 @@ import msgspec
 from catalog.identity import Quantization
 from catalog.importers.candidate import Measurement
 from catalog.importers.rules import Refusal, Rule
-from catalog.schema import Point, Profile, Source, Workload
+from catalog.schema import Profile, Source, Workload
 
 WORKLOAD_TOLERANCE: Final = 0.05
 
@@ -30,10 +30,12 @@ class LabelledMeasurement(NamedTuple):
 
 
 class Assembly(NamedTuple):
-    """Single-run profiles in order of key, and the rows that did not fit into one."""
+    """Single-run profiles in order of key, and the rows that did not fit into one. `origins`: by `id` of a profile and
+    concurrency, the row that a point was."""
 
     profiles: list[Profile]
     refusals: list[Refusal]
+    origins: dict[int, dict[int, LabelledMeasurement]]
 
 
 def assemble(measurements: Iterable[LabelledMeasurement]) -> Assembly:
@@ -49,26 +51,27 @@ def assemble(measurements: Iterable[LabelledMeasurement]) -> Assembly:
         families.setdefault((key, entry.measurement.source, entry.measurement.engine_version), []).append(entry)
     profiles: list[Profile] = []
     refusals: list[Refusal] = []
+    origins: dict[int, dict[int, LabelledMeasurement]] = {}
     for entries in families.values():
         for workload, members in _by_workload(entries):
-            points = _points(members, refusals)
+            kept = _kept(members, refusals)
             first = members[0].measurement
-            profiles.append(
-                Profile(
-                    role=first.identity.role,
-                    model=first.identity.model,
-                    quantization=_stated(first),
-                    engine=first.identity.engine,
-                    hardware=first.identity.hardware,
-                    parallel=first.identity.parallel,
-                    engine_version=first.engine_version,
-                    workload=workload,
-                    points=tuple(points),
-                    source=first.source,
-                )
+            profile = Profile(
+                role=first.identity.role,
+                model=first.identity.model,
+                quantization=_stated(first),
+                engine=first.identity.engine,
+                hardware=first.identity.hardware,
+                parallel=first.identity.parallel,
+                engine_version=first.engine_version,
+                workload=workload,
+                points=tuple(kept[concurrency].measurement.point for concurrency in sorted(kept)),
+                source=first.source,
             )
+            profiles.append(profile)
+            origins[id(profile)] = kept
     profiles.sort(key=lambda profile: (profile.key, repr(profile.source)))
-    return Assembly(profiles, refusals)
+    return Assembly(profiles, refusals, origins)
 
 
 def _stated(measurement: Measurement) -> Quantization:
@@ -117,7 +120,8 @@ def _workload(lengths: tuple[int, int], members: list[LabelledMeasurement]) -> W
     )
 
 
-def _points(members: list[LabelledMeasurement], refusals: list[Refusal]) -> list[Point]:
+def _kept(members: list[LabelledMeasurement], refusals: list[Refusal]) -> dict[int, LabelledMeasurement]:
+    """One row for each concurrency; the others become refusals."""
     kept: dict[int, LabelledMeasurement] = {}
     for entry in sorted(members, key=_conservative) if len(members) > 1 else members:
         concurrency = entry.measurement.point.concurrency
@@ -126,7 +130,7 @@ def _points(members: list[LabelledMeasurement], refusals: list[Refusal]) -> list
             where = f"{other.file} {other.row}".strip()
             detail = f"concurrency {concurrency} of this run is already measured by {where}"
             refusals.append(Refusal(entry.file, entry.row, Rule.DUPLICATE, detail))
-    return [kept[concurrency].measurement.point for concurrency in sorted(kept)]
+    return kept
 
 
 def _conservative(entry: LabelledMeasurement) -> tuple[float, str, str]:

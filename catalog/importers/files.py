@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
+from catalog.importers.recognition import Recognised, recognise
 from catalog.importers.rules import Refused, Rule
 from catalog.importers.secrets import may_hold_secrets, secrets_of
-from controller.foundation import printable, read_file
+from controller.foundation import printable, read_file, reading_advice
 
 # Reports with per-request lists reach tens of megabytes; beyond this it is not a report.
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 
-
-# Tables and pages that tools write beside their JSON.
-_OTHER_REPORTS: Final = (".csv", ".yaml", ".yml", ".html", ".txt", ".log", ".md")
+# What tools write, in the order in which a folder is looked through for them.
+RESULT_SUFFIXES: Final = (".json", ".jsonl", ".yaml", ".yml", ".csv")
+_JSON_SUFFIXES: Final = (".json", ".jsonl")
+# Enough to tell what a file of lines is.
+_LINES_TRIED: Final = 20
 # What results are published in.
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 
@@ -32,23 +36,56 @@ class SourceFile:
         self.path = path
         self.label = printable(label or str(path))
         self.documents: list[Any] = []
-        self._data = b""
+        self._data: bytes | None = None
 
     def read(self) -> bytes:
-        """The content. Raises Refused(Unreadable)."""
-        try:
-            self._data = read_file(self.path, MAX_FILE_BYTES)
-        except OSError as error:
-            raise Refused(Rule.UNREADABLE, f"cannot be read: {error.strerror or error}") from None
+        """The content. Raises Refused(Unreadable), Refused(Empty) where there is none."""
+        if self._data is None:
+            try:
+                self._data = read_file(self.path, MAX_FILE_BYTES)
+            except OSError as error:
+                advice = reading_advice(self.path, error, RESULT_SUFFIXES)
+                raise Refused(Rule.UNREADABLE, f"cannot be read: {advice}") from None
+        if not self._data.strip():
+            raise Refused(Rule.EMPTY, "the file is empty")
         for magic, what in _PACKED.items():
             if self._data.startswith(magic):
                 raise Refused(Rule.UNREADABLE, f"is a {what} file: unpack it")
         return self._data
 
     @property
+    def has_content(self) -> bool:
+        """Whether it could be read and is no archive."""
+        try:
+            return bool(self.read())
+        except Refused:
+            return False
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether it is JSON or YAML of nothing: null, an empty list or object, or a list of such."""
+        document = self.documents[0] if len(self.documents) == 1 else self.documents
+        return bool(self.documents) and document in (None, [], {}, [[]], [{}])
+
+    def recognised(self) -> Recognised | None:
+        """What the file is by its content, whoever writes such files; None where nothing tells it, or where it cannot
+        be read."""
+        try:
+            data = self.read()
+        except Refused:
+            return None
+        return recognise_content(data, self.documents)
+
+    def sibling(self) -> Path | None:
+        """The JSON that lies beside a table or a page of the same name."""
+        if self.path.suffix.lower() in _JSON_SUFFIXES:
+            return None
+        return next((path for suffix in _JSON_SUFFIXES if (path := self.path.with_suffix(suffix)).is_file()), None)
+
+    @property
     def secrets(self) -> set[str]:
         """Values in what was read so far that no refusal may repeat."""
-        return secrets_of(self.documents) if may_hold_secrets(self._data) else set()
+        return secrets_of(self.documents) if may_hold_secrets(self._data or b"") else set()
 
     def text(self) -> str:
         """The content as UTF-8 text. Raises Refused(Unreadable)."""
@@ -59,7 +96,7 @@ class SourceFile:
 
     def json(self) -> Any:
         """The one JSON value of the file. Raises Refused."""
-        self.documents = [self._loads(self.read(), "")]
+        self.documents = [_loads(self.read())]
         return self.documents[0]
 
     def json_objects(self) -> list[tuple[str, Any]]:
@@ -68,7 +105,7 @@ class SourceFile:
         `opened`. Raises Refused for the file."""
         data = self.read()
         try:
-            value = self._loads(data, "")
+            value = _loads(data)
         except Refused:
             records = [
                 (f"line {number}", _line(line)) for number, line in enumerate(data.splitlines(), 1) if line.strip()
@@ -82,16 +119,22 @@ class SourceFile:
             return [(f"row {index}", entry) for index, entry in enumerate(value)]
         return [("", value)]
 
-    def _loads(self, data: bytes, where: str) -> Any:
-        try:
-            return _loads(data, where)
-        except Refused as refused:
-            if self.path.suffix.lower() not in _OTHER_REPORTS:
-                raise
-            raise Refused(
-                refused.rule,
-                f"{refused.detail}; import the JSON that the tool writes beside its {self.path.suffix} file",
-            ) from None
+
+def recognise_content(data: bytes, documents: list[Any] | None = None) -> Recognised | None:
+    """What a content is; `documents` are the JSON values in it where they are known."""
+    # What was read out of YAML tells the same by its text, which says that it is YAML.
+    is_json = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    return recognise((documents or _json_values(data)) if is_json else (), data)
+
+
+def _json_values(data: bytes) -> list[Any]:
+    """The JSON values in a file, whole or one per line; empty where it is no JSON."""
+    try:
+        return [_loads(data)]
+    except Refused:
+        lines = [_line(line) for line in islice(data.splitlines(), _LINES_TRIED) if line.strip()]
+        values = [line for line in lines if not isinstance(line, Refused)]
+        return values if 2 * len(values) > len(lines) else []
 
 
 def opened(record: Any) -> Any:
@@ -103,12 +146,12 @@ def opened(record: Any) -> Any:
 
 def _line(line: bytes) -> Any:
     try:
-        return _loads(line, "")
+        return _loads(line)
     except Refused as refused:
         return refused
 
 
-def _loads(data: bytes, where: str) -> Any:
+def _loads(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -118,4 +161,4 @@ def _loads(data: bytes, where: str) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise Refused(Rule.UNREADABLE, f"{where}is not JSON: {reason}") from None
+        raise Refused(Rule.UNREADABLE, f"is not JSON: {reason}") from None

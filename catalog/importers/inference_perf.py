@@ -42,7 +42,9 @@ def read(file: SourceFile, options: ImportOptions) -> Iterator[Measurement | Ref
     """The one measurement of one stage, judged. Raises Refused when the file is something else."""
     document = file.json()
     if isinstance(document, list):
-        raise Refused(Rule.NOT_A_POINT, "single requests: import the stage_N_lifecycle_metrics.json files")
+        raise Refused(
+            Rule.NOT_A_POINT, "a list, as single requests are: import the stage_N_lifecycle_metrics.json files"
+        )
     if not isinstance(document, dict) or "load_summary" not in document or "successes" not in document:
         raise Refused(Rule.NOT_THIS_FORMAT, "no load_summary and successes")
     load = section(document, "load_summary")

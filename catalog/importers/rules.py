@@ -97,12 +97,13 @@ MEANING: Final[dict[Rule, str]] = {
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """One row (or one whole file, where `row` is empty) that was not imported."""
+    """One row, or one whole file, that was not imported. `row` is empty for a file that holds one measurement."""
 
     file: str
     row: str
     rule: Rule
     detail: str
+    whole_file: bool = False
 
     def __str__(self) -> str:
         where = f"{self.file} {self.row}" if self.row else self.file

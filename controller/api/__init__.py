@@ -153,7 +153,7 @@ from controller.api.pools import (
     PoolUsage,
 )
 from controller.api.reading import render
-from controller.api.reference import api_reference
+from controller.api.reference import api_reference, kinds_reference
 from controller.api.scaler import MdsView, ModelDeploymentScaler, parse_spec, parse_status, render_scaler
 from controller.api.scaler_spec import Mode, Ratio, RoleBounds, Sampling, ScalerSpec, TargetRef
 from controller.api.scaler_status import (
@@ -348,6 +348,7 @@ __all__ = [
     "find_condition",
     "format_written",
     "identity_annotation",
+    "kinds_reference",
     "model_deployment_crd",
     "parse_spec",
     "parse_status",

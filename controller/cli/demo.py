@@ -11,7 +11,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from controller.cli.options import Output, OutputOption
+from controller.cli.options import Output, OutputOption, choice
 from controller.foundation import UsageError
 
 FASTEST = 120.0  # beyond it an interval is shorter than what two cores need for it
@@ -55,7 +55,7 @@ def demo(
     ] = None,
     algorithm: Annotated[
         DemoAlgorithm,
-        typer.Option(case_sensitive=False, metavar=f"<{'|'.join(DemoAlgorithm)}>", help="What the scaler decides by."),
+        typer.Option(**choice(DemoAlgorithm), help="What the scaler decides by."),
     ] = DemoAlgorithm.TOKEN_THROUGHPUT,
     roles: Annotated[
         DemoRoles,
@@ -111,7 +111,14 @@ def demo(
         raise UsageError(f"--report: {report!r} is a name within --directory ({directory}), not a path")
     if serve and cycles is not None:
         raise UsageError("--serve keeps a demo up after its trace, and --cycles replays none; leave out one of them")
+    if minutes is not None and cycles is not None:
+        raise UsageError("--cycles replays no trace, it ends after so many cycles; leave out --minutes")
     plan = plan_demo(trace, minutes=minutes, algorithm=str(algorithm), seed=seed, roles=roles, cycles=cycles)
+    if cycles is None and kill_controller_every is not None and kill_controller_every > plan.trace_seconds:
+        raise UsageError(
+            f"--kill-controller-every: the traffic lasts {plan.trace_seconds:.0f} s, so nothing would be killed within "
+            f"it; give less than {kill_controller_every:.0f}, or more --minutes"
+        )
     planner = SpeedPlanner(plan, speed=1.0 if serve else speed)
     options = demo_run.DemoOptions(
         speed=planner.speed,

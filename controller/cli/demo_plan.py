@@ -54,6 +54,16 @@ class DemoPlan:
     seed: int
     cycles: int | None = None  # instead of the trace, counts that go up and down so often
 
+    @property
+    def decides(self) -> bool:
+        """Whether the counts are the scaler's; in cycles they are set, and it only watches."""
+        return self.cycles is None
+
+    @property
+    def keeps_latencies(self) -> bool:
+        """Whether the scaler was given latency targets and the counts to keep them with."""
+        return self.decides and self.algorithm != "Proportional"
+
     def cycling_requests_per_second(self) -> float:
         """What one replica of each role serves at half of its capacity."""
         trace = self.fit.trace

@@ -8,6 +8,7 @@ from controller.cli.demo_plan import DemoPlan
 from controller.cli.demo_roles import HEADROOM, MEDIA_TOKENS, RolePlan
 from controller.cli.demo_run import DemoOptions, DemoOutcome
 from controller.cli.options import counted, package_version
+from controller.embedded.cycling import Cycles
 from controller.embedded.engine import EngineKind
 from controller.embedded.results import Quantiles
 from controller.embedded.retirement_history import Retirements
@@ -36,6 +37,8 @@ from controller.reports import (
 )
 
 _NEED_WINDOW_SECONDS = 60.0
+_NEARLY_AN_HOUR_SECONDS = 3000.0
+_CYCLES = Cycles()
 
 
 def summary_table(plan: DemoPlan, outcome: DemoOutcome) -> str:
@@ -44,15 +47,15 @@ def summary_table(plan: DemoPlan, outcome: DemoOutcome) -> str:
     rows: list[tuple[str, str]] = [
         ("requests", f"{results.requests:,}, {results.completed:,} complete, {results.lost} lost"),
         ("decisions", f"{len(outcome.records)}, {counted(results.replica_changes, 'change', 'changes')} of the count"),
-        *((f"{role.name} replicas", _replicas(role, outcome)) for role in plan.roles),
+        *((f"{role.name} replicas", f"{_ready(role, outcome)} ready; {_peak(role, plan)}") for role in plan.roles),
         ("ready replica time", format_duration(results.ready_replica_seconds)),
         ("retirements", _retirements(outcome)),
-        ("TTFT p50 / p99", _latencies(results.ttft_milliseconds)),
-        ("ITL p50 / p99", _latencies(results.itl_milliseconds)),
+        ("TTFT p50 / p95 / p99", _latencies(results.ttft_milliseconds, plan, plan.fit.ttft_target_seconds)),
+        ("ITL p50 / p95 / p99", _latencies(results.itl_milliseconds, plan, plan.fit.itl_target_seconds)),
         ("controller restarts", _restarts(outcome)),
         ("took", f"{outcome.wall_seconds:.0f} s for {_minutes(results.duration_seconds)} of traffic"),
     ]
-    table = Table(f"{plan.algorithm} on {plan.trace_name}", (Column("what"), Column("value")), rows)
+    table = Table(_what_ran(plan), (Column("what"), Column("value")), rows)
     return render_text(table)
 
 
@@ -73,24 +76,32 @@ def render_results(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome, d
                 Series("p95", "s", times, list(series.ttft_p95_seconds)),
             ],
             marks=restarts,
-            target_lines=[TargetLine(fit.ttft_target_seconds, "target, p95")],
+            target_lines=[TargetLine(fit.ttft_target_seconds, "target, p95")] if plan.keeps_latencies else [],
         ),
     ]
     report = Report(
-        title="One hour of traffic, scaled" if results.duration_seconds > 3000 else "Traffic, scaled",
+        title=_title_of(plan, results.duration_seconds),
         subtitle=(f"{doubt[0].upper()}{doubt[1:]}. " if doubt else "")
-        + f"{plan.algorithm} on {plan.trace_name}, engines timed by a sweep measured on an H200",
+        + f"{_what_ran(plan)}, engines timed by a sweep measured on an H200",
         tiles=[
             Tile("Lost requests", str(results.lost), f"of {results.requests:,}"),
-            *(Tile(_title(role, plan, "ready replicas"), _ready(role, outcome), _peak(role)) for role in plan.roles),
+            *(
+                Tile(_title(role, plan, "ready replicas"), _ready(role, outcome), _peak(role, plan))
+                for role in plan.roles
+            ),
             Tile("Ready replica time", format_duration(results.ready_replica_seconds)),
             _retirements_tile(outcome),
             Tile("TTFT p50", _latency(results.ttft_milliseconds.p50), "model time"),
+            Tile(
+                "TTFT p95",
+                _latency(results.ttft_milliseconds.p95),
+                f"model time{_target(plan, fit.ttft_target_seconds, '')}",
+            ),
             Tile("TTFT p99", _latency(results.ttft_milliseconds.p99), "model time"),
             Tile("Controller restarts", str(len(outcome.restarts)), _restart_note(outcome)),
         ],
         panels=panels,
-        tables=[decision_log(_entries(outcome), note="Every change of the declared count."), _totals(plan, outcome)],
+        tables=[decision_log(_entries(outcome), note=_decided_note(plan)), _totals(plan, outcome)],
         notes=_notes(plan, options, outcome),
         facts=[
             Fact("Version", package_version()),
@@ -159,12 +170,29 @@ def _ready(role: RolePlan, outcome: DemoOutcome) -> str:
     return f"{min(counts)} to {max(counts)}" if counts else "–"
 
 
-def _peak(role: RolePlan) -> str:
+def _peak(role: RolePlan, plan: DemoPlan) -> str:
+    if plan.cycles is not None:
+        return f"set to {_CYCLES.high} and to {_CYCLES.low} again"
     return "at a ratio to prefill" if role.kind is EngineKind.ENCODE else f"the peak needed {role.peak:.1f}"
 
 
-def _replicas(role: RolePlan, outcome: DemoOutcome) -> str:
-    return f"{_ready(role, outcome)} ready; {_peak(role)}"
+def _what_ran(plan: DemoPlan) -> str:
+    if plan.cycles is None:
+        return f"{plan.algorithm} on {plan.trace_name}"
+    cycles = counted(plan.cycles, "cycle", "cycles")
+    return f"{cycles} of the counts under steady traffic ({plan.algorithm} only watched)"
+
+
+def _title_of(plan: DemoPlan, seconds: float) -> str:
+    if plan.cycles is not None:
+        return "Counts that go up and down"
+    return "One hour of traffic, scaled" if seconds > _NEARLY_AN_HOUR_SECONDS else "Traffic, scaled"
+
+
+def _decided_note(plan: DemoPlan) -> str:
+    if plan.decides:
+        return "Every change of the declared count."
+    return "The scaler changed no count: the demo set them, and the scaler only watched."
 
 
 def _title(role: RolePlan, plan: DemoPlan, what: str) -> str:
@@ -215,19 +243,19 @@ def _totals(plan: DemoPlan, outcome: DemoOutcome) -> Table:
 
 def _notes(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -> list[Note]:
     fit = plan.fit
+    arrivals = "The traffic's arrival times and lengths" if plan.decides else "The lengths of the requests"
     return [
         Note(
             "What is real",
-            "The traffic's arrival times and lengths, HTTP between all parts, the watch streams, the Prometheus text, "
-            "and the controller, which is the one that runs on a cluster, in a process of its own.",
+            f"{arrivals}, HTTP between all parts, the watch streams, the Prometheus text, and the controller, which is "
+            "the one that runs on a cluster, in a process of its own.",
         ),
         Note(
             "What is scaled",
-            f"The trace has {plan.original_requests:,} requests; one in {fit.thinning:.2f} is replayed. The engines "
-            "follow a sweep of Qwen3-8B on an H200 and are slowed, so that each role needs up to about five replicas: "
-            f"{'; '.join(map(_scaled, plan.roles))} (headroom {HEADROOM}). Latency targets: TTFT "
-            f"{fit.ttft_target_seconds:.1f} s, ITL {1000 * fit.itl_target_seconds:.0f} ms, those of the sweep slowed "
-            f"by {fit.slowdown:.1f}."
+            f"{_load(plan)} The engines follow a sweep of Qwen3-8B on an H200 and are slowed, so that the trace needs "
+            f"up to about five replicas of each role: {'; '.join(map(_scaled, plan.roles))} (headroom {HEADROOM}). "
+            f"Latency targets at p95: TTFT {fit.ttft_target_seconds:.1f} s, ITL "
+            f"{1000 * fit.itl_target_seconds:.0f} ms, those of the sweep slowed by {fit.slowdown:.1f}."
             + (f" Up to {MEDIA_TOKENS} tokens of every prompt stand for an image." if plan.media_tokens else ""),
         ),
         Note(
@@ -242,6 +270,16 @@ def _notes(plan: DemoPlan, options: DemoOptions, outcome: DemoOutcome) -> list[N
             "Engines without prefix cache, no network, no GPUs, and a start-up of 76 s throughout.",
         ),
     ]
+
+
+def _load(plan: DemoPlan) -> str:
+    if plan.cycles is None:
+        return f"The trace has {plan.original_requests:,} requests; one in {plan.fit.thinning:.2f} is replayed."
+    return (
+        f"No trace is replayed: requests with lengths from {plan.trace_name} arrive at a steady "
+        f"{plan.cycling_requests_per_second():.2g} a second, half of what one replica of each role serves, while the "
+        f"count of each role in its turn is set to {_CYCLES.high} and to {_CYCLES.low} again."
+    )
 
 
 def _scaled(role: RolePlan) -> str:
@@ -266,8 +304,14 @@ def _restart_note(outcome: DemoOutcome) -> str:
     return f"{len(outcome.continuity.early)} of {shrinks} earlier than without"
 
 
-def _latencies(quantiles: Quantiles) -> str:
-    return f"{_latency(quantiles.p50)} / {_latency(quantiles.p99)} (model time)"
+def _latencies(quantiles: Quantiles, plan: DemoPlan, target_seconds: float) -> str:
+    shown = " / ".join(map(_latency, (quantiles.p50, quantiles.p95, quantiles.p99)))
+    return f"{shown} (model time{_target(plan, target_seconds, ' at p95')})"
+
+
+def _target(plan: DemoPlan, seconds: float, at: str) -> str:
+    """The target beside a latency that is judged by it: without it a slowed engine looks like a failure."""
+    return f", target{at} {_latency(1000 * seconds)}" if plan.keeps_latencies else ""
 
 
 def _latency(milliseconds: float | None) -> str:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from controller.api import model_deployment_crd, scaler_crd
+from controller.api import render_crds
 from controller.cli.demo_controller import ControllerProcess
 from controller.cli.demo_plan import DEPLOYMENT, INTERVAL_SECONDS, NAMESPACE, STARTUP_SECONDS, DemoPlan
 from controller.cli.demo_view import live_view
@@ -170,18 +170,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
         raise OperationFailed(f"--directory {directory}: {error.strerror}") from None
     epoch = wall_now()
     clock = ScaledClock(epoch, options.speed)
-    config = WorldConfig(
-        trace=plan.fit.trace,
-        roles=[role.world_role if plan.cycles is None else _single(role.world_role) for role in plan.roles],
-        media_tokens=plan.media_tokens,
-        crds=[scaler_crd(), model_deployment_crd()],
-        objects=[plan.scaler],
-        namespace=NAMESPACE,
-        deployment=DEPLOYMENT,
-        startup_seconds=STARTUP_SECONDS,
-        patience_wall_seconds=_FIRST_REPLICAS_SECONDS,
-    )
-    world = World(config, clock)
+    world = World(world_config(plan), clock)
     controller = ControllerProcess(
         kubeconfig=directory / "kubeconfig",
         log=directory / "controller.log",
@@ -218,6 +207,21 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
             await controller.stop()
             await world.stop()
     return outcome
+
+
+def world_config(plan: DemoPlan) -> WorldConfig:
+    """The world of a plan. All kinds are defined in it, so that what the pages give to apply can be applied here."""
+    return WorldConfig(
+        trace=plan.fit.trace,
+        roles=[role.world_role if plan.cycles is None else _single(role.world_role) for role in plan.roles],
+        media_tokens=plan.media_tokens,
+        crds=render_crds(),
+        objects=[plan.scaler],
+        namespace=NAMESPACE,
+        deployment=DEPLOYMENT,
+        startup_seconds=STARTUP_SECONDS,
+        patience_wall_seconds=_FIRST_REPLICAS_SECONDS,
+    )
 
 
 async def start_demo(world: World, controller: ControllerProcess, plan: DemoPlan, options: DemoOptions) -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.cli.demo_plan import DEPLOYMENT, NAMESPACE, DemoPlan
+from controller.cli.options import counted
 from controller.embedded.clients import LATE_SECONDS
 from controller.embedded.results import WorldSnapshot
 from controller.embedded.world import World
@@ -114,7 +115,7 @@ def _picture(now: WorldSnapshot, tail: _RecordTail, plan: DemoPlan) -> Group:
             decisions.add_row(f"{role}{before} → {after}", changed.algorithm_reason)
     done = max(0.0, min(now.t_seconds, plan.trace_seconds))
     return Group(
-        Text(f"{plan.trace_name}: {_progress(now, plan)}"),
+        Text(f"{plan.trace_name if plan.cycles is None else 'counts up and down'}: {_progress(now, plan)}"),
         ProgressBar(total=plan.trace_seconds, completed=done, width=60),
         figures,
         Text("decisions", style="dim"),
@@ -130,7 +131,9 @@ def _lag(now: WorldSnapshot) -> str:
 def _progress(now: WorldSnapshot, plan: DemoPlan) -> str:
     """How far the trace is; where there is none, how long it has taken."""
     elapsed = _clock(now.t_seconds)
-    return f"{elapsed} of {_clock(plan.trace_seconds)}" if plan.cycles is None else f"{elapsed}, {plan.cycles} cycles"
+    if plan.cycles is not None:
+        return f"{elapsed}, {counted(plan.cycles, 'cycle', 'cycles')}"
+    return f"{elapsed} of {_clock(plan.trace_seconds)}"
 
 
 def _replicas(now: WorldSnapshot) -> str:

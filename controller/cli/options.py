@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
+
+E = TypeVar("E", bound=StrEnum)
 
 
 class Output(StrEnum):
@@ -19,6 +21,19 @@ class Output(StrEnum):
 OutputOption = Annotated[
     Output, typer.Option("--output", "-o", case_sensitive=False, help="How the result is printed.")
 ]
+
+
+def choice(kind: type[E]) -> dict[str, Any]:
+    """What `typer.Option` needs for a choice whose names have capitals: taken in any case, shown as they are written
+    (typer itself lists them in lower case where a wrong one was given)."""
+
+    def parse(value: str) -> E:
+        for member in kind:
+            if member.casefold() == value.casefold():
+                return member
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(repr(str(member)) for member in kind)}.")
+
+    return {"parser": parse, "metavar": f"<{'|'.join(kind)}>"}
 
 
 def counted(count: int, one: str, many: str) -> str:

@@ -26,12 +26,10 @@ from catalog import (
     RoleRequest,
     infer_identity,
     load_embedded,
-    load_text,
     merge_catalogs,
     parse_identity,
     resolve_scaler,
     retire,
-    role_inputs,
 )
 from catalog.importers import FORMATS, ColdTail, ImportOptions, import_files
 from catalog.importers.fields import MAX_TEXT
@@ -39,22 +37,25 @@ from controller.api import PriorWorkload, RoleKind
 from controller.cli import priors_view as view
 from controller.cli.catalog_files import (
     catalog_of,
+    check,
     content_before,
-    documents_of,
     load,
+    load_all,
     name_of,
-    read,
+    roles_of,
     tombstones_of,
     write,
 )
-from controller.cli.options import Output, OutputOption
+from controller.cli.options import Output, OutputOption, choice
 from controller.foundation import UsageError, format_time, some_of, wall_now
 
 priors_app = typer.Typer(
     help="Catalogs of capacity priors: measure, import, merge, retire, look up.", no_args_is_help=True
 )
 
-_CatalogFiles = Annotated[list[Path], typer.Argument(help="Catalog files (YAML or JSON).", metavar="FILES...")]
+_CatalogFiles = Annotated[
+    list[Path], typer.Argument(help="Catalog files (YAML or JSON), or their ConfigMaps.", metavar="FILES...")
+]
 _OutFile = Annotated[Path | None, typer.Option("--out", help="Write the catalog here (YAML, or JSON for *.json).")]
 _Identity = Annotated[
     str | None,
@@ -73,8 +74,9 @@ _PROGRESS_AFTER_SECONDS = 1.0
 
 @priors_app.command("validate")
 def validate(files: _CatalogFiles, output: OutputOption = Output.TEXT) -> int:
-    """Check catalogs; every finding is listed. Exit status 2 when one is invalid."""
-    results = [(path, load_text(read(path), str(path))) for path in files]
+    """Check catalogs, also in ConfigMaps as kubectl writes them; every finding of every file is listed. Exit status 2
+    when one is invalid or cannot be read."""
+    results = [(path, check(path)) for path in files]
     view.say(view.validation(results, output))
     return 2 if any(isinstance(result, CatalogFailure) for _, result in results) else 0
 
@@ -156,7 +158,7 @@ def merge(files: _CatalogFiles, out: _OutFile = None, output: OutputOption = Out
     """Merge catalogs: the newest clean run of one tool and image serves; tombstones of all of them apply, and of an
     existing --out file."""
     before = content_before(out)
-    inputs = [load(path).catalog for path in files]
+    inputs = [loaded.catalog for loaded in load_all(files)]
     result = merge_catalogs([*inputs, *tombstones_of(before, out)])
     if out is not None:
         write(out, result.catalog, before)
@@ -233,12 +235,11 @@ def resolve(
     output_tokens: Annotated[
         float | None, typer.Option(min=0.1, max=_LONGEST_TEXT, help="Mean answer length of the traffic in tokens.")
     ] = None,
-    hit_ratio: Annotated[float, typer.Option(min=0, max=1, help="Measured prefix-cache hit ratio.")] = 0.0,
+    hit_ratio: Annotated[float | None, typer.Option(min=0, max=1, help="Measured prefix-cache hit ratio.")] = None,
     workload: Annotated[
         PriorWorkload,
         typer.Option(
-            case_sensitive=False,
-            metavar=f"<{'|'.join(PriorWorkload)}>",
+            **choice(PriorWorkload),
             help="Profile: as measured. Observed: converted to the mix of the traffic.",
         ),
     ] = PriorWorkload.PROFILE,
@@ -257,14 +258,17 @@ def resolve(
             mean_input_tokens=input_tokens,
             mean_output_tokens=output_tokens,
             stated=True,
-            hit_ratio=hit_ratio,
+            hit_ratio=hit_ratio or 0.0,
         )
+    elif workload is PriorWorkload.OBSERVED or hit_ratio is not None:
+        what = "--hit-ratio" if hit_ratio is not None else f"--workload {PriorWorkload.OBSERVED}"
+        raise UsageError(f"{what} needs the mix of the traffic: give --input-tokens and --output-tokens")
     identities: list[tuple[str, RoleIdentity]] = []
     if identity is not None:
         known = _identity(identity)
         identities.append((known.role.value.lower(), Identified(known)))
     if deployment is not None:
-        roles = role_inputs(documents_of(deployment))
+        roles = roles_of(deployment)
         identities += [(role.name, infer_identity(role)) for role in roles if role.kind != RoleKind.ENCODE]
     targets = LatencyTargets(ttft, itl, quantile)
     _refuse_missing_targets(identities, targets)

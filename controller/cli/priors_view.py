@@ -42,14 +42,14 @@ def validation(results: Sequence[tuple[Path, CatalogResult]], output: Output) ->
     lines = []
     for path, result in results:
         if isinstance(result, CatalogFailure):
-            lines.append(f"{path}: INVALID, {_counted(len(result.findings), 'error')}")
+            lines.append(f"{result.source or path}: INVALID, {_counted(len(result.findings), 'error')}")
             lines += [f"  {str(finding).removeprefix(': ')}" for finding in result.findings]
         else:
-            points = sum(len(profile.points) for profile in result.catalog.profiles)
-            lines.append(
-                f"{path}: valid, {_counted(len(result.catalog.profiles), 'profile')}, {_counted(points, 'point')}, "
-                f"{_counted(len(result.catalog.retired), 'tombstone')}, {catalog_digest(result.catalog)}"
-            )
+            held = result.catalog
+            points = sum(len(profile.points) for profile in held.profiles)
+            counts = f"{_counted(len(held.profiles), 'profile')}, {_counted(points, 'point')}"
+            stones = _counted(len(held.retired), "tombstone")
+            lines.append(f"{result.source}: valid, {counts}, {stones}, {catalog_digest(held)}")
     return "\n".join(lines)
 
 
@@ -76,7 +76,8 @@ def imported(report: ImportReport, out: Path | None, output: Output, *, every_re
             "imported": report.imported,
             "profiles": len(report.catalog.profiles),
             "superseded": report.superseded,
-            "refused": report.refused,
+            "refused": report.refused_rows,
+            "filesRefused": report.refused_files,
             "examples": {rule: _refusal(refusal) for rule, refusal in examples.items()},
             "out": None if out is None else str(out),
             "digest": catalog_digest(report.catalog),
@@ -84,10 +85,12 @@ def imported(report: ImportReport, out: Path | None, output: Output, *, every_re
         if every_refusal:
             summary["refusals"] = [_refusal(refusal) for refusal in report.refusals]
         return _json(summary)
+    files, rows = sum(report.refused_files.values()), sum(report.refused_rows.values())
+    whole = f"; {_counted(files, 'file')} refused whole" if files else ""
     lines = [
         f"{_counted(report.read, 'row')} read, {report.imported:,} imported into "
         f"{_counted(len(report.catalog.profiles), 'profile')} "
-        f"({report.superseded} superseded by newer runs), {len(report.refusals):,} refused"
+        f"({report.superseded} superseded by newer runs), {rows:,} refused{whole}"
     ]
     for rule, count in report.refused.items():
         lines.append(f"  {count:6,}  {rule}: {MEANING[examples[rule].rule]}")

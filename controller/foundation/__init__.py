@@ -2,7 +2,14 @@
 
 from controller.foundation.clock import Clock, ManualClock, ScaledClock, WallClock, boot_time, monotonic, wall_now
 from controller.foundation.errors import FieldError, MdscalerError, OperationFailed, UsageError, printable, some_of
-from controller.foundation.files import FileChangedError, FileTooLargeError, check_replaceable, read_file, replace_file
+from controller.foundation.files import (
+    FileChangedError,
+    FileTooLargeError,
+    check_replaceable,
+    read_file,
+    reading_advice,
+    replace_file,
+)
 from controller.foundation.objects import KubeObject, ObjectMeta, OwnerReference, Resource, decode_object, split_key
 from controller.foundation.quantity import QUANTITY_PATTERN, describe, format_quantity, parse_quantity
 from controller.foundation.redaction import REDACTED, redact
@@ -37,6 +44,7 @@ __all__ = [
     "parse_time",
     "printable",
     "read_file",
+    "reading_advice",
     "redact",
     "replace_file",
     "some_of",

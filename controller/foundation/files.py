@@ -2,7 +2,8 @@
 
 Reading is bounded and never waits for a pipe that nobody writes to: a glob may hit one, or a device. Replacing is
 atomic, follows symbolic links, keeps the mode of what was there, leaves no remains when it is interrupted, and refuses
-when the file is no longer what the caller had read: two commands at once must not undo each other. Both raise OSError.
+when the file is no longer what the caller had read: two commands at once must not undo each other. No folder is made
+but one in the working directory. Both raise OSError.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
+
+# Of a folder that was named in place of its files.
+_NAMES_LOOKED_AT: Final = 1000
 
 
 class FileTooLargeError(OSError):
@@ -39,6 +45,26 @@ def read_file(path: Path, most_bytes: int) -> bytes:
     return content
 
 
+def reading_advice(path: Path, error: OSError, suffixes: Sequence[str]) -> str:
+    """Why a file that a person named cannot be read, and the way out where there is one. `suffixes`: those of the files
+    that were meant, the likeliest first."""
+    if isinstance(error, IsADirectoryError):
+        return f"it is a folder; give the files in it, such as {_pattern(path, suffixes)}"
+    if isinstance(error, FileNotFoundError) and any(sign in str(path) for sign in "*?["):
+        return f"{error.strerror}: no name matches this pattern"
+    return error.strerror or str(error)
+
+
+def _pattern(folder: Path, suffixes: Sequence[str]) -> Path:
+    """A pattern for the files in a folder, or, where it has none, for those in the folders in it."""
+    for names in ("*", "*/*"):
+        found = {path.suffix.lower() for path in itertools.islice(folder.glob(names), _NAMES_LOOKED_AT)}
+        for suffix in suffixes:
+            if suffix in found:
+                return folder / f"{names}{suffix}"
+    return folder / f"*{suffixes[0]}"
+
+
 def check_replaceable(path: Path) -> Path:
     """The file that `replace_file` would write, symbolic links followed. Raises OSError where it could not: better
     before a long work than after it."""
@@ -52,7 +78,12 @@ def check_replaceable(path: Path) -> Path:
             raise OSError(errno.EINVAL, "is a pipe or device and no file")
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, "is read-only")
-    folder = next(parent for parent in target.parents if parent.exists())
+    folder = target.parent
+    # A new folder right where one works (`build/x.yaml`) is meant; anywhere else a missing one is a spelling mistake.
+    if not folder.exists():
+        if folder.parent == Path.cwd():
+            return target
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder}: make it first, or check the spelling")
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -64,7 +95,7 @@ def replace_file(path: Path, content: bytes, *, before: bytes | None) -> None:
     """Write `content` in place of `before`, what the caller had read (None where there was no file). Raises
     FileChangedError when it is not that any more; then, and on any other error, the file stays as it was."""
     target = check_replaceable(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(exist_ok=True)
     # A name of its own for each writer, and created afresh: a name that can be guessed can be a link already.
     temporary = target.with_name(f".{secrets.token_hex(8)}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

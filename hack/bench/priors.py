@@ -42,7 +42,6 @@ from catalog import (
 from catalog.importers import ImportOptions, import_files
 from catalog.importers.assemble import LabelledMeasurement, assemble
 from catalog.importers.files import SourceFile
-from catalog.importers.inferencex import read
 from catalog.importers.run import read_file
 from catalog.merge import merge_profiles
 from catalog.prediction import predict
@@ -88,7 +87,9 @@ def curves_by_family(files: list[Path]) -> list[list[Curve]]:
     """The clean curves of every image and identity that was measured under at least two workloads."""
     entries: list[LabelledMeasurement] = []
     for path in files:
-        entries += [e for e in read_file(SourceFile(path), read, ImportOptions()) if isinstance(e, LabelledMeasurement)]
+        entries += [
+            e for e in read_file(SourceFile(path), "inferencex", ImportOptions()) if isinstance(e, LabelledMeasurement)
+        ]
     families: dict[tuple[str, str | None], list[Profile]] = {}
     for profile in assemble(entries).profiles:
         families.setdefault((profile.identity.key, profile.source.image), []).append(profile)

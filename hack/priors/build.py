@@ -10,6 +10,7 @@ to change a number, change an extract or a rule.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -47,9 +48,13 @@ def _load(path: Path) -> Catalog:
 
 def main(arguments: list[str]) -> int:
     """Write or check the embedded catalog; returns the exit status."""
+    summary = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m hack.priors.build", description=summary)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 where it would change")
+    check: bool = parser.parse_args(arguments).check
     catalog, refused = build()
     text = catalog_yaml(catalog)
-    if "--check" in arguments:
+    if check:
         if TARGET.read_text() == text:
             return 0
         print(f"{TARGET} is not what the extracts give: run make priors", file=sys.stderr)

@@ -9,6 +9,7 @@ because no rule lets them in.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -17,22 +18,44 @@ import orjson
 SOURCES = Path(__file__).parent / "sources"
 DROPPED_PREFIXES = ("std_",)
 DROPPED_SUFFIXES = ("_intvty",)
+_RUNS = "official/run_*/agg_bmk.json"
 
 
 def main(arguments: list[str]) -> int:
     """Write the extracts of one folder; returns the exit status."""
-    if len(arguments) != 1:
-        print("usage: python -m hack.priors.extract FOLDER", file=sys.stderr)
-        return 2
+    summary = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m hack.priors.extract", description=summary)
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help=f"the folder of results: FOLDER/{_RUNS}")
+    folder: Path = parser.parse_args(arguments).folder
+    if not folder.is_dir():
+        parser.error(f"{folder} is no folder")
+    paths = sorted(folder.glob(_RUNS))
+    if not paths:
+        parser.error(f"{folder} has no run: looked for {folder / _RUNS}")
+    # All of them are read before one is written.
+    try:
+        runs = {path.parent.name: _rows(path) for path in paths}
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     target = SOURCES / "inferencex"
     target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(Path(arguments[0]).glob("official/run_*/agg_bmk.json")):
-        rows = [_kept(row) for row in orjson.loads(path.read_bytes()) if not row.get("disagg")]
+    for run, rows in runs.items():
         if rows:
             lines = ",\n".join(orjson.dumps(row).decode() for row in rows)
-            (target / f"{path.parent.name}.json").write_text(f"[\n{lines}\n]\n")
-            print(f"{path.parent.name}: {len(rows)} rows")
+            (target / f"{run}.json").write_text(f"[\n{lines}\n]\n")
+        print(f"{run}: {len(rows)} rows{'' if rows else ' of a single node, nothing written'}")
     return 0
+
+
+def _rows(path: Path) -> list[dict[str, object]]:
+    """The single-node rows of a run. Raises OSError, and ValueError for what is no list of rows."""
+    try:
+        rows = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path} is no list of rows")
+    return [_kept(row) for row in rows if not row.get("disagg")]
 
 
 def _kept(row: dict[str, object]) -> dict[str, object]:

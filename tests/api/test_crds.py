@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from controller.api import crds_as_yaml, model_deployment_crd, parse_spec, render, render_crds, scaler_crd
+from controller.api import (
+    crds_as_yaml,
+    kinds_reference,
+    model_deployment_crd,
+    parse_spec,
+    reference,
+    render,
+    render_crds,
+    scaler_crd,
+)
 from controller.cli.crd import crd
 from controller.foundation import UsageError
 from hack.generate_api import stale
@@ -329,3 +338,16 @@ def test_the_command_prints_what_is_asked_for():
         "kind": "List",
         "items": [CRDS["ModelDeployment"], CRDS["ModelArtifact"]],
     }
+
+
+def test_the_page_of_the_other_kinds_has_every_member_and_marks_those_without_a_reader() -> None:
+    page = kinds_reference()
+    rows = re.findall(r"^\| `(\S+)` \| ([^|]+) \| ([^|]+) \| (.+) \|$", page, flags=re.MULTILINE)
+    assert {path for path, *_, meaning in rows if meaning.endswith("*Not used.*")} == {
+        path for paths in reference._NOT_USED.values() for path in paths
+    }
+    required = {path for path, _, default, _ in rows if default == "required"}
+    assert {"spec.engine.name", "spec.roles[]", "spec.roles[].name", "spec.source"} <= required
+    assert "spec.roles[].replicas" not in required
+    kinds = {path: type_ for path, type_, *_ in rows}
+    assert kinds["spec.roles[].kind"] == "`Server`, `Prefill`, `Decode`, `Encode`"

@@ -351,9 +351,10 @@ def test_a_line_that_was_cut_off_is_one_refusal_and_costs_no_other_line(tmp_path
 
 @pytest.mark.parametrize("suffix", [".csv", ".yaml", ".html"])
 def test_a_table_beside_the_json_names_the_json(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").touch()
     (refusal,) = _import("vllm", "a,b\n1,2\n", tmp_path, name=f"summary{suffix}").refusals
     assert refusal.rule is Rule.UNREADABLE
-    assert "import the JSON" in refusal.detail
+    assert "import summary.json beside it" in refusal.detail
 
 
 @pytest.mark.parametrize("folder", ["spec-decode", "vllm_spec_decoding", "run-ngram", "specdec"])

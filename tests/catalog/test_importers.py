@@ -20,7 +20,7 @@ OPTIONS = ImportOptions(identity=parse_identity(IDENTITY), concurrency=RUN.concu
 
 def _import(path: Path, format_name: str, options: ImportOptions = OPTIONS) -> ImportReport:
     report = import_files([path], format_name, options)
-    assert report.read == report.imported + len(report.refusals)
+    assert report.read == report.imported + sum(report.refused_rows.values())
     return report
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 import yaml
 
 from controller.cli import priors as priors_module
-from controller.cli.priors import priors_app
 from controller.foundation import OperationFailed, UsageError
 from tests.catalog import tools
 from tests.catalog.builders import DATA, catalog_document, profile_document
+from tests.catalog.command import run as _run
+from tests.catalog.command import run_json as _json
 from tests.catalog.tools import IDENTITY, Run
 
 GPT_OSS = "Server/openai/gpt-oss-120b/fp4/vllm/nvidia-h200/gpus=1,tp=1"
@@ -24,37 +24,39 @@ SAMPLES = DATA / "samples" / "inferencex"
 SWEEP = DATA / "h200-sweep.yaml"
 
 
-def _run(*arguments: object) -> int:
-    command = typer.main.get_command(priors_app)
-    outcome = command.main(args=[str(argument) for argument in arguments], prog_name="priors", standalone_mode=False)
-    return outcome if isinstance(outcome, int) else 0
-
-
-def _json(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, Any]:
-    status = _run(*arguments, "--output", "json")
-    return status, json.loads(capsys.readouterr().out)
-
-
 def _official(*runs: str) -> list[Path]:
     return [SAMPLES / f"run_{run}" / "agg_bmk.json" for run in runs]
 
 
 def test_import_writes_a_valid_catalog_and_sums_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "build" / "catalog.yaml"
+    out = tmp_path / "catalog.yaml"
     mount = sorted((SAMPLES / "disaggregated").rglob("agg_bmk.json"))
     files = [*_official("20218553330", "20667906037", "20768696438"), *mount]
     status, summary = _json(capsys, "import", "--from", "inferencex", *files, "--out", out)
     assert status == 0
     assert {key: summary[key] for key in ("read", "imported", "profiles", "superseded")} == {
-        "read": 19,
+        "read": 18,
         "imported": 14,
         "profiles": 3,
         "superseded": 3,
     }
-    assert summary["refused"] == {"Disaggregated": 4, "Empty": 1}
+    assert (summary["refused"], summary["filesRefused"]) == ({"Disaggregated": 4}, {"Empty": 1})
     assert summary["examples"]["Empty"]["file"].endswith("run_20768696438/agg_bmk.json")
     status, checked = _json(capsys, "validate", out)
     assert (status, checked["valid"], checked["files"][0]["digest"]) == (0, True, summary["digest"])
+
+
+def test_import_makes_a_folder_where_one_works_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = _official("20667906037", "20768696438")
+    assert _run("import", "--from", "inferencex", *files, "--out", "build/catalog.yaml") == 0
+    told = capsys.readouterr()
+    assert told.err == "mdscaler: made the folder build\n"
+    assert told.out.startswith(
+        "7 rows read, 7 imported into 3 profiles (0 superseded by newer runs), 0 refused; 1 file"
+    )
 
 
 def test_import_in_text_groups_refusals_by_rule_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,11 +247,37 @@ USAGE: dict[str, tuple[tuple[object, ...], str]] = {
     ),
     "no latencies": (("resolve", "--identity", GPT_OSS), "--ttft and --itl: give the latency that role server"),
     "one latency of two": (("resolve", "--identity", GPT_OSS, "--ttft", 9), "--itl: give the latency"),
+    "another mix than was measured, without one": (
+        ("resolve", "--identity", GPT_OSS, "--ttft", 9, "--itl", 9, "--workload", "observed"),
+        "--workload Observed needs the mix of the traffic: give --input-tokens and --output-tokens",
+    ),
+    "cache hits without traffic": (
+        ("resolve", "--identity", GPT_OSS, "--ttft", 9, "--itl", 9, "--hit-ratio", 0.5),
+        "--hit-ratio needs the mix of the traffic",
+    ),
     "nothing to resolve": (("resolve",), "either --identity or --deployment"),
     "two things to resolve": (("resolve", "--identity", GPT_OSS, "--deployment", SWEEP), "either --identity or"),
-    "a deployment file without one": (("resolve", "--deployment", SWEEP), "exactly one ModelDeployment, found 0"),
+    "a deployment file without one": (
+        ("resolve", "--deployment", SWEEP),
+        "h200-sweep.yaml: the file must hold exactly one ModelDeployment, found 0",
+    ),
     "a missing catalog": (("show", DATA / "absent.yaml"), "No such file"),
-    "a file that is no catalog": (("show", DATA / "qwen3-8b-deployment.yaml"), "is not readable"),
+    "a manifest for a catalog": (
+        ("show", DATA / "qwen3-8b-deployment.yaml"),
+        "is no catalog: this is a Kubernetes object (ModelDeployment); a catalog has the kind ModelDeploymentScaler",
+    ),
+    "a result for a catalog": (
+        ("merge", *_official("20667906037")),
+        "is no catalog: this is a file of InferenceX: make a catalog of it with mdscaler priors import --from inferencex",
+    ),
+    "a folder for a catalog": (
+        ("show", DATA),
+        f"data/priors: it is a folder; give the files in it, such as {DATA}/*.yaml",
+    ),
+    "two files that are no catalogs": (
+        ("merge", DATA / "absent.yaml", SWEEP, DATA / "gone.yaml"),
+        "absent.yaml: No such file or directory; ",
+    ),
     "a model table that is none": (
         ("import", "--from", "inferencex", SWEEP, "--model", "dsr1"),
         "write SHORT=owner/name",
@@ -423,6 +451,15 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(
     monkeypatch.setattr(priors_module, "import_files", lambda *_, **__: pytest.fail("the work was done in vain"))
     with pytest.raises(UsageError, match="Is a directory"):
         _run("import", "--from", "inferencex", *_official("20667906037"), "--out", tmp_path)
+    with pytest.raises(UsageError, match=r"nope/a\.yaml: there is no folder .*nope: make it first"):
+        _run("import", "--from", "inferencex", *_official("20667906037"), "--out", tmp_path / "nope" / "a.yaml")
+
+
+@pytest.mark.parametrize("arguments", [("merge", SWEEP), ("retire", SWEEP, "--identity", IDENTITY, "--reason", "x")])
+def test_no_command_makes_a_folder(arguments: tuple[object, ...], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no folder"):
+        _run(*arguments, "--out", tmp_path / "nope" / "a.yaml")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -462,6 +499,30 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
     assert _run("validate", tmp_path / "pipe") == 2
 
 
-def test_a_device_that_never_ends_is_one_clear_line() -> None:
+def test_a_device_that_never_ends_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("validate", "/dev/zero") == 2
+    assert capsys.readouterr().out.endswith("  cannot be read: more than 8,388,608 bytes\n")
     with pytest.raises(UsageError, match="/dev/zero: more than"):
-        _run("validate", "/dev/zero")
+        _run("show", "/dev/zero")
+
+
+def _heads(lines: list[str]) -> list[str]:
+    return [line for line in lines if not line.startswith("  ")]
+
+
+def test_every_file_is_validated_whatever_is_wrong_with_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, empty = tmp_path / "bad.yaml", tmp_path / "empty.yaml"
+    bad.write_text(json.dumps(catalog_document(profile_document(role="X", hardware="y"))))
+    empty.touch()
+    files = [SWEEP, tmp_path / "nofile.yaml", bad, tmp_path, empty, SWEEP]
+    assert _run("validate", *files) == 2
+    lines = capsys.readouterr().out.splitlines()
+    counts = [line.removeprefix(f"{path}: ") for path, line in zip(files, _heads(lines), strict=True)]
+    assert [count.split(",")[0] for count in counts] == ["valid", "INVALID", "INVALID", "INVALID", "INVALID", "valid"]
+    assert "  cannot be read: No such file or directory" in lines
+    assert f"  cannot be read: it is a folder; give the files in it, such as {tmp_path}/*.yaml" in lines
+    assert "  the document is empty" in lines
+    status, answer = _json(capsys, "validate", *files)
+    assert (status, [entry["valid"] for entry in answer["files"]]) == (2, [True, False, False, False, False, True])

@@ -47,7 +47,7 @@ async def test_a_minute_of_traffic(tmp_path: Path, arguments: tuple[str, ...], r
 
 
 async def test_counts_that_go_up_and_down_lose_nothing(tmp_path: Path) -> None:
-    status, figures, told = await demo(tmp_path, "--cycles", "1", "--minutes", "2")
+    status, figures, told = await demo(tmp_path, "--cycles", "1")
     assert status == 0, told
     assert (figures["lost"], figures["cycles"], figures["retirements"]["completed"]) == (0, 1, 3)
     assert (figures["rescales"], figures["effectiveWriters"]) == (2, 0)

@@ -1,4 +1,4 @@
-"""What a demo tells while nothing is to be seen yet."""
+"""What a demo tells while nothing is to be seen yet, and what kubectl finds there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from controller.api import KINDS
 from controller.cli.demo_controller import ControllerProcess
 from controller.cli.demo_plan import plan_demo
-from controller.cli.demo_run import DemoOptions, start_demo
+from controller.cli.demo_run import DemoOptions, start_demo, world_config
 
 
 class QuietWorld:
@@ -50,3 +51,9 @@ async def test_what_is_told_at_the_start(
     said = capsys.readouterr().err
     assert told in said
     assert ("KUBECONFIG" in said) is serve
+
+
+def test_every_kind_that_a_page_gives_an_example_of_is_defined() -> None:
+    plan = plan_demo(None, minutes=1, algorithm="TokenThroughput", seed=1)
+    defined = {crd["spec"]["names"]["kind"] for crd in world_config(plan).crds}
+    assert defined == {kind.resource.kind for kind in KINDS}

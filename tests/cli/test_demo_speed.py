@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -122,6 +123,13 @@ def test_a_result_that_means_nothing_says_so_before_anything_else(plan: DemoPlan
     assert outcome(late_requests=10, latest_send_seconds=20.0).doubt == ""
 
 
+def test_the_page_names_every_figure_once() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
+    table = page.partition("| field | meaning |\n")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(outcome().as_json())
+
+
 def test_an_error_is_told_once_with_its_count() -> None:
     lost = outcome(lost=7, loss_reasons={"status 502: gone": 6, "cut": 1})
     assert "7 requests were lost: status 502: gone (6 times); cut" in lost.failures
@@ -130,9 +138,31 @@ def test_an_error_is_told_once_with_its_count() -> None:
 
 def test_the_table_counts_in_words_and_units_of_people(plan: DemoPlan) -> None:
     table = summary_table(plan, outcome())
-    assert "190 ms / 815 s (model time)" in table
+    ttft, itl = 1000 * plan.fit.ttft_target_seconds, 1000 * plan.fit.itl_target_seconds
+    assert f"190 ms / 1.2 s / 815 s (model time, target at p95 {ttft / 1000:.1f} s)" in table
+    assert f"190 ms / 1.2 s / 815 s (model time, target at p95 {itl:.0f} ms)" in table
+    assert f"TokenThroughput on {plan.trace_name}" in table
     assert "1 change of the count" in table
     assert "0 completed, 2 called back" in table
+
+
+def test_an_algorithm_without_latency_targets_is_shown_without_them() -> None:
+    proportional = plan_demo(None, minutes=5, algorithm="Proportional", seed=1)
+    assert "190 ms / 1.2 s / 815 s (model time)" in summary_table(proportional, outcome())
+
+
+def test_cycles_are_told_as_such(plan: DemoPlan) -> None:
+    cycling = plan_demo(None, minutes=None, algorithm="TokenThroughput", seed=1, cycles=1)
+    table = summary_table(cycling, outcome())
+    page = render_results(cycling, DemoOptions(28.0, None, False, Path(), False), outcome())
+    for shown in (table, page):
+        assert "1 cycle of the counts under steady traffic (TokenThroughput only watched)" in shown
+        assert "set to 4 and to 1 again" in shown
+        assert "the peak needed" not in shown
+        assert "target, p95" not in shown
+        assert "target at" not in shown
+    assert "is replayed" not in page.replace("No trace is replayed", "")
+    assert "the demo set them" in page
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tests.cluster.servers import EmbeddedServer, RealServer, Server, wait_serve
 
 _numbers = itertools.count(1)
 _CRDS = (GADGET_CRD, scaler_crd(), model_deployment_crd())
-_MISSING = pytest.StashKey[str]()
+_NOT_RUN = "the real control plane did not run: "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,15 +51,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     except BinariesMissing as missing:
         if isinstance(missing, NotBuilt) and _may_build(config):
             return
-        config.stash[_MISSING] = str(missing)
         for item in real:
-            item.add_marker(pytest.mark.skip(reason=f"the real control plane did not run: {missing}"))
+            item.add_marker(pytest.mark.skip(reason=f"{_NOT_RUN}{missing}"))
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if missing := config.stash.get(_MISSING, None):
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Read from the reports, because the cases may have been collected in other processes."""
+    reasons = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()) if report.longrepr)
+    for reason in dict.fromkeys(reason.partition(_NOT_RUN)[2] for reason in reasons if _NOT_RUN in reason):
         terminalreporter.section("real control plane: NOT RUN", yellow=True)
-        terminalreporter.line(missing)
+        terminalreporter.line(reason)
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +69,7 @@ def programs(request: pytest.FixtureRequest) -> Binaries:
     try:
         return build_binaries(_say) if _may_build(request.config) else find_binaries()
     except BinariesMissing as missing:
-        reason = f"the real control plane did not run: {missing}"
+        reason = f"{_NOT_RUN}{missing}"
         if _in_ci():
             pytest.fail(f"{reason} (in CI it is never skipped)", pytrace=False)
         pytest.skip(reason)

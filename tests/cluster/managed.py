@@ -189,11 +189,15 @@ class Standalone(World):
 
     # ---- processes ---------------------------------------------------------------------------------------------------
 
-    async def process(self, *, tag: str = "process") -> asyncio.subprocess.Process:
-        """A controller as a process of its own, which can be killed."""
+    async def process(self, *, tag: str = "process", lease_namespace: str = "") -> asyncio.subprocess.Process:
+        """A controller as a process of its own, which can be killed. Its Lease is in this namespace if nothing is said."""
         arguments = [
             *("controller", f"--kubeconfig={self.kubeconfig}", f"--namespace={self.api.namespace}"),
-            *(f"--lease-namespace={self.api.namespace}", "--lease-duration=2", "--renew-deadline=1.2"),
+            *(
+                f"--lease-namespace={lease_namespace or self.api.namespace}",
+                "--lease-duration=2",
+                "--renew-deadline=1.2",
+            ),
             *("--retry-period=0.3", "--metrics-bind-address=0", "--health-bind-address=0", "--scrape-timeout=1"),
             *(f"--clock-epoch={self.epoch}", f"--clock-factor={FACTOR}"),
         ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.cluster.api import APPLY_PATCH, Api
 from tests.cluster.objects import CONFIG_MAPS, GADGETS, config_map, gadget
 
@@ -183,3 +185,48 @@ async def test_annotations_and_labels_are_owned_one_by_one(api: Api):
         await api.patch(GADGETS, "a", {"metadata": {"annotations": {"example.com/y": "2"}}}, fieldManager="carol")
     ).ok()
     assert _entry(stored, "carol")["fieldsV1"] == {"f:metadata": {"f:annotations": {"f:example.com/y": {}}}}
+
+
+def _as(entries: list[dict[str, Any]], **changes: Any) -> list[dict[str, Any]]:
+    return [entry | changes for entry in entries]
+
+
+async def test_a_write_that_brings_managed_fields_says_who_owns_what(api: Api):
+    """As kubectl does when an object goes over from client-side apply."""
+    made = (await api.apply(CONFIG_MAPS, config_map("a", one="1"), "old")).ok()
+    renamed = _as(made["metadata"]["managedFields"], manager="new")
+    patched = (await api.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": renamed}})).ok()
+    assert [entry["manager"] for entry in patched["metadata"]["managedFields"]] == ["new"]
+    (await api.apply(CONFIG_MAPS, config_map("a"), "new")).ok()
+    assert not (await api.read(CONFIG_MAPS, "a")).ok().get("data"), "what the new owner leaves out goes"
+
+
+async def test_a_write_that_brings_managed_fields_and_a_change_is_counted_besides(api: Api):
+    made = (await api.apply(CONFIG_MAPS, config_map("a", one="1"), "old")).ok()
+    renamed = _as(made["metadata"]["managedFields"], manager="new")
+    patched = (await api.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": renamed}, "data": {"two": "2"}})).ok()
+    assert sorted(entry["operation"] for entry in patched["metadata"]["managedFields"]) == ["Apply", "Update"]
+
+
+async def test_managed_fields_of_a_status_write_are_not_taken(api: Api):
+    (await api.apply(GADGETS, gadget("a", interval=10), "old")).ok()
+    made = (await api.read(GADGETS, "a")).ok()
+    renamed = _as(made["metadata"]["managedFields"], manager="new")
+    body = {"metadata": {"managedFields": renamed}, "status": {"phase": "Ready"}}
+    patched = (await api.patch(GADGETS, "a", body, subresource="status")).ok()
+    assert "new" not in [entry["manager"] for entry in patched["metadata"]["managedFields"]]
+
+
+MALFORMED: list[tuple[str, dict[str, Any]]] = [
+    ("an operation that does not exist", {"operation": "Guess"}),
+    ("fields of a type that does not exist", {"fieldsType": "FieldsV9"}),
+    ("fields that are none", {"fieldsV1": {"x": 1}}),
+]
+
+
+@pytest.mark.parametrize("changes", [row[1] for row in MALFORMED], ids=[row[0] for row in MALFORMED])
+async def test_managed_fields_that_cannot_be_read_leave_the_stored_ones(api: Api, changes: dict[str, Any]):
+    made = (await api.apply(CONFIG_MAPS, config_map("a", one="1"), "old")).ok()
+    broken = _as(made["metadata"]["managedFields"], manager="new", **changes)
+    patched = (await api.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": broken}})).ok()
+    assert patched["metadata"]["managedFields"] == made["metadata"]["managedFields"]

@@ -139,6 +139,23 @@ async def test_a_share_of_the_field_keeps_the_count_when_replicas_are_taken_out_
     assert answer.ok()["spec"]["roles"][0]["replicas"] == 4
 
 
+async def test_an_object_that_was_applied_by_the_client_is_applied_on_the_server_before_the_share(
+    team: World, kubectl: Kubectl
+):
+    """The order of docs/gitops.md; the share alone would take over the whole spec, with a warning."""
+    whole = _manifest(4)
+    await kubectl("apply", "-f", "-", stdin=whole)
+    await kubectl("apply", "--server-side", "-f", "-", stdin=whole)
+    command = ("apply", "--server-side", "--field-manager", FIELD_MANAGER, "-f", "-")
+    status, _, told = await kubectl.run(*command, stdin=_share(4))
+    assert (status, told) == (0, "")
+    await kubectl("apply", "--server-side", "-f", "-", stdin=_manifest())
+    left = (await team.api.read(MODEL_DEPLOYMENTS, "chat")).ok()
+    assert left["spec"]["roles"][0]["replicas"] == 4
+    (ours,) = (each for each in left["metadata"]["managedFields"] if each["manager"] == FIELD_MANAGER)
+    assert "f:engine" not in ours["fieldsV1"]["f:spec"], "it has the counts and nothing else"
+
+
 def _share(replicas: int) -> dict[str, Any]:
     manifest = _manifest()
     return {**manifest, "spec": {"roles": [{"name": "server", "replicas": replicas}]}}

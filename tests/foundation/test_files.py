@@ -55,9 +55,20 @@ def test_a_replaced_file_keeps_its_mode_and_leaves_no_remains(tmp_path: Path) ->
     assert _names(tmp_path) == ["catalog.yaml"]
 
 
-def test_a_new_file_may_lie_in_a_new_folder(tmp_path: Path) -> None:
-    replace_file(tmp_path / "a" / "b" / "c", b"new", before=None)
-    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"new"
+def test_a_new_folder_is_made_in_the_working_directory_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    replace_file(Path("build/catalog.yaml"), b"new", before=None)
+    assert (tmp_path / "build" / "catalog.yaml").read_bytes() == b"new"
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        replace_file(Path("bulid/priors/catalog.yaml"), b"new", before=None)
+    assert _names(tmp_path) == ["build"]
+
+
+def test_a_folder_that_is_not_there_is_a_spelling_mistake_and_is_not_made(tmp_path: Path) -> None:
+    for attempt in (check_replaceable, lambda path: replace_file(path, b"new", before=None)):
+        with pytest.raises(FileNotFoundError, match=r"there is no folder .*/a/b: make it first"):
+            attempt(tmp_path / "a" / "b" / "c")
+    assert _names(tmp_path) == []
 
 
 def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path) -> None:

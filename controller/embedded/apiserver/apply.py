@@ -110,6 +110,16 @@ def write_managers(obj: Object, managers: Managers) -> None:
         obj["metadata"].pop("managedFields", None)
 
 
+def brought_managers(served: ServedVersion, obj: Object) -> Managers | None:
+    """The managers that a write itself carries, to put in the place of the stored ones; None where it carries none, or
+    not every entry can be read: a client that does not know the member must not delete it by accident."""
+    entries = obj.get("metadata", {}).get("managedFields") or []
+    managers = read_managers(obj)
+    whole = len(managers) == len(entries) and all(owned.fields for owned in managers.values())
+    known = all(entry.get("fieldsType") == "FieldsV1" for entry in entries if isinstance(entry, dict))
+    return managers_of(served, obj) if managers and whole and known else None
+
+
 def strips_managers(obj: Object) -> bool:
     """Whether a write carries `managedFields: [{}]` or `[]`: the way to have them removed."""
     entries = obj.get("metadata", {}).get("managedFields")
@@ -146,14 +156,21 @@ def managers_of(served: ServedVersion, obj: Object) -> Managers:
 
 
 def record_managers(
-    served: ServedVersion, obj: Object, current: Object, managers: Managers | None, author: Author
+    served: ServedVersion,
+    obj: Object,
+    current: Object,
+    managers: Managers | None,
+    author: Author,
+    brought: Managers | None = None,
 ) -> None:
-    """Put the managers after a write into `obj`; unchanged ones exactly as they are stored."""
+    """Put the managers after a write into `obj`; unchanged ones exactly as they are stored. `managers` are those of an
+    apply; without them the write is an Update, counted on top of what it `brought` or else of what is stored."""
     held = current["metadata"].get("managedFields")
     if managers is None:
-        if not held:  # an object without managers stays so until somebody applies
+        if not held and brought is None:  # an object without managers stays so until somebody applies
             return
-        managers = track_update(managers_of(served, current), author, current, obj)
+        before = managers_of(served, current) if brought is None else brought
+        managers = track_update(before, author, current, obj)
     if held and managers == read_managers(current):
         obj["metadata"]["managedFields"] = held
     else:

@@ -24,6 +24,7 @@ from controller.embedded.apiserver.apply import (
     Manager,
     Managers,
     apply_configuration,
+    brought_managers,
     managers_of,
     record_managers,
     strips_managers,
@@ -351,9 +352,11 @@ class Operations:
         now = format_time(self.now(served))
         if served.type.plural == CRD_PLURAL and not target.subresource:
             obj["status"] = crd_status(obj, current, now)
+        brought = None if target.subresource else brought_managers(served, obj)
         metadata.pop("managedFields", None)
         if not untracked:
-            record_managers(served, obj, current, managers, Author(manager, root_shape(served.schema), now))
+            author = Author(manager, root_shape(served.schema), now)
+            record_managers(served, obj, current, managers, author, brought)
         if obj == current:
             return Outcome(current, warnings=draft.warnings)
         if draft.options.dry_run:
