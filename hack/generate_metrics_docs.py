@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -53,7 +54,15 @@ def render() -> str:
     return HEAD + "\n".join(rows[name] for name in sorted(rows)) + "\n"
 
 
-if __name__ == "__main__":
-    if "--check" in sys.argv[1:]:
-        sys.exit(PAGE.read_text() != render())
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Write docs/metrics.md from the metrics of the controller.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 when the page is stale")
+    if parser.parse_args().check:
+        return int(PAGE.read_text() != render())
     PAGE.write_text(render())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

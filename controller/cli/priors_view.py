@@ -70,13 +70,15 @@ def _validated(path: Path, result: CatalogResult) -> dict[str, Any]:
 def imported(report: ImportReport, out: Path | None, output: Output, *, every_refusal: bool) -> str:
     """What `import` says: the summary, and an example of each rule that refused something."""
     examples = _examples(report.refusals)
+    files, rows = sum(report.refused_files.values()), sum(report.refused_rows.values())
     if output is Output.JSON:
         summary: dict[str, Any] = {
-            "read": report.read,
+            # A file that gave no row counts as one, so that nothing is missing from the sum: read = imported + refused.
+            "read": report.read + files,
             "imported": report.imported,
             "profiles": len(report.catalog.profiles),
             "superseded": report.superseded,
-            "refused": report.refused_rows,
+            "refused": report.refused,
             "filesRefused": report.refused_files,
             "examples": {rule: _refusal(refusal) for rule, refusal in examples.items()},
             "out": None if out is None else str(out),
@@ -85,7 +87,6 @@ def imported(report: ImportReport, out: Path | None, output: Output, *, every_re
         if every_refusal:
             summary["refusals"] = [_refusal(refusal) for refusal in report.refusals]
         return _json(summary)
-    files, rows = sum(report.refused_files.values()), sum(report.refused_rows.values())
     whole = f"; {_counted(files, 'file')} refused whole" if files else ""
     lines = [
         f"{_counted(report.read, 'row')} read, {report.imported:,} imported into "

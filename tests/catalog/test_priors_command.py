@@ -35,12 +35,12 @@ def test_import_writes_a_valid_catalog_and_sums_up(tmp_path: Path, capsys: pytes
     status, summary = _json(capsys, "import", "--from", "inferencex", *files, "--out", out)
     assert status == 0
     assert {key: summary[key] for key in ("read", "imported", "profiles", "superseded")} == {
-        "read": 18,
+        "read": 19,
         "imported": 14,
         "profiles": 3,
         "superseded": 3,
     }
-    assert (summary["refused"], summary["filesRefused"]) == ({"Disaggregated": 4}, {"Empty": 1})
+    assert (summary["refused"], summary["filesRefused"]) == ({"Disaggregated": 4, "Empty": 1}, {"Empty": 1})
     assert summary["examples"]["Empty"]["file"].endswith("run_20768696438/agg_bmk.json")
     status, checked = _json(capsys, "validate", out)
     assert (status, checked["valid"], checked["files"][0]["digest"]) == (0, True, summary["digest"])
