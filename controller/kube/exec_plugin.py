@@ -104,7 +104,8 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         # `wait` also waits for the pipe, which whoever left the session in time still holds.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _LAST_SECONDS)
+            async with asyncio.timeout(_LAST_SECONDS):
+                await process.wait()
     process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - nothing public closes the pipe
 
 

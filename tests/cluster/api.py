@@ -83,7 +83,9 @@ class Stream:
         self.status = response.status
 
     async def next(self, seconds: float | None = _SECONDS) -> Body:
-        line = await asyncio.wait_for(self.response.content.readline(), seconds)
+        # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with a line.
+        async with asyncio.timeout(seconds):
+            line = await self.response.content.readline()
         assert line.endswith(b"\n"), f"the stream ended with {line!r}"
         found: Body = orjson.loads(line)
         return found
@@ -107,12 +109,14 @@ class Stream:
 
     async def rest(self) -> bytes:
         """What still comes until the end."""
-        return await asyncio.wait_for(self.response.content.read(), _SECONDS)
+        async with asyncio.timeout(_SECONDS):
+            return await self.response.content.read()
 
     async def is_silent(self, seconds: float = 0.2) -> bool:
         """Whether nothing comes for a moment; the stream cannot be read afterwards."""
         try:
-            await asyncio.wait_for(self.response.content.readline(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.response.content.readline()
         except TimeoutError:
             return True
         return False

@@ -55,7 +55,8 @@ class Kubectl:
         """Exit status, standard output, standard error; a dictionary as input goes in as YAML."""
         text = stdin if isinstance(stdin, str) else yaml.safe_dump(stdin)
         process = await self.start(*arguments)
-        out, err = await asyncio.wait_for(process.communicate(text.encode()), SECONDS)
+        async with asyncio.timeout(SECONDS):
+            out, err = await process.communicate(text.encode())
         return process.returncode or 0, out.decode(), err.decode()
 
     async def __call__(self, *arguments: str, stdin: Any = "") -> str:

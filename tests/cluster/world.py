@@ -150,8 +150,11 @@ class World:
 
     async def _operate(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):  # a change may be missed while others look, or a write may fail
-                await asyncio.wait_for(self._changed.wait(), 0.2)
+            # A change may be missed while others look, or a write may fail. Not `wait_for`: before Python 3.12 it loses a
+            # cancellation that comes together with the change, and the end of the world would wait for ever.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await self._changed.wait()
             try:
                 await self._reconcile_pods()
             except aiohttp.ClientError:
@@ -258,7 +261,8 @@ class World:
                         assert not task.done(), f"a controller ended: {task}"
                     self._changed.clear()
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), 0.1)
+                        async with asyncio.timeout(0.1):
+                            await self._changed.wait()
         except TimeoutError:
             raise AssertionError(f"never came true: {what}; status {self.described()}") from None
 

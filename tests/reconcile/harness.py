@@ -255,7 +255,8 @@ class World:
                 while not condition():
                     self._changed.clear()
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), 0.05)
+                        async with asyncio.timeout(0.05):
+                            await self._changed.wait()
         except TimeoutError:
             raise AssertionError(f"never came true: {what}; status {self.status()}") from None
 
