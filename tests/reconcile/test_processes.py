@@ -92,7 +92,9 @@ async def test_sigterm_ends_a_leader_within_its_grace_though(team: World, troubl
         else:
             team.faults.add(Stall(), times=None)
         process.terminate()
-        assert (await _ended(process))[0] == 0
+        status, last = await _ended(process)
+    # Without a server the lease runs out, too: on a slow machine before the work has ended, and then the process ends at once.
+    assert status == 0 or (trouble == "the server is silent" and "leadership lost" in last), last
 
 
 async def test_a_second_signal_ends_a_process_at_once(team: World):
