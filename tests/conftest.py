@@ -12,9 +12,11 @@ from hypothesis import settings
 # Beyond this the processes' own start costs more than they save.
 _MOST_WORKERS = 8
 
-# An example that takes long on a busy machine is no failure.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# An example that takes long on a busy machine is no failure. The same examples in every run: a change is judged by what it
+# changes. `HYPOTHESIS_PROFILE=explore` draws new ones, to look for what these do not show.
+settings.register_profile("patient", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "patient"))
 
 
 @pytest.hookimpl(optionalhook=True)
