@@ -15,6 +15,7 @@ tens of per cent and differ by model and card, so none is corrected for:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 _OFF: Final = frozenset(("", "none", "null", "false", "{}", "[]"))
@@ -33,30 +34,66 @@ class ChangedSetting(NamedTuple):
     what: str
 
 
+class _Setting(NamedTuple):
+    """`changes`: whether this value, stripped and in lower case, makes it another engine."""
+
+    changes: Callable[[str], bool]
+    wanted: str
+    what: str
+
+
+def _switched_on(text: str) -> bool:
+    return text not in ("false", "none", "null", "0")
+
+
+def _given(text: str) -> bool:
+    return text not in _OFF
+
+
+def _above_zero(text: str) -> bool:
+    return text not in _OFF and not _is_zero(text)
+
+
+def _other_kv_type(text: str) -> bool:
+    return text not in _OFF | _SIXTEEN_BITS
+
+
+def _thirty_two_bits(text: str) -> bool:
+    return text in _THIRTY_TWO_BITS
+
+
+def _not_compiled(text: str) -> bool:
+    return text == "0" or _UNCOMPILED.search(text) is not None
+
+
+_NO_GRAPHS: Final = _Setting(_switched_on, "CUDA graphs", "an engine without CUDA graphs")
+_NOT_OPTIMIZED: Final = _Setting(_not_compiled, "an optimized engine", "an engine without compilation or CUDA graphs")
+_HOST_CACHE: Final = "a KV cache in the memory of the host"
+_PLAIN_MODEL: Final = "the model as its repository has it"
+_ADAPTERS: Final = "adapters (LoRA)"
+_SETTINGS: Final = {
+    "--kv-cache-dtype": _Setting(_other_kv_type, "auto", "another type of the KV cache than that of the computation"),
+    "--dtype": _Setting(_thirty_two_bits, "auto", "computation in 32 bits"),
+    "--enforce-eager": _NO_GRAPHS,
+    "--disable-cuda-graph": _NO_GRAPHS,
+    "--compilation-config": _NOT_OPTIMIZED,
+    "--optimization-level": _NOT_OPTIMIZED,
+    "--cpu-offload-gb": _Setting(_above_zero, "0", "weights in the memory of the host"),
+    "--kv-offloading-size": _Setting(_above_zero, "none", _HOST_CACHE),
+    "--enable-hierarchical-cache": _Setting(_switched_on, "none", _HOST_CACHE),
+    "--enable-lora": _Setting(_switched_on, _PLAIN_MODEL, _ADAPTERS),
+    "--lora-paths": _Setting(_given, _PLAIN_MODEL, _ADAPTERS),
+}
+
+
 def changed_setting(name: str, value: str) -> ChangedSetting | None:
     """What a setting changes, None where it leaves the engine as profiles measure it. `name` is the long flag with or
     without its dashes, in dashes or underscores; `value` is empty for a switch that is on."""
     flag = "--" + name.lstrip("-").replace("_", "-").lower()
-    text = value.strip().lower()
-    if flag == "--kv-cache-dtype" and text not in _OFF | _SIXTEEN_BITS:
-        return ChangedSetting(flag, "auto", "another type of the KV cache than that of the computation")
-    if flag == "--dtype" and text in _THIRTY_TWO_BITS:
-        return ChangedSetting(flag, "auto", "computation in 32 bits")
-    if flag in ("--enforce-eager", "--disable-cuda-graph") and text not in ("false", "none", "null", "0"):
-        return ChangedSetting(flag, "CUDA graphs", "an engine without CUDA graphs")
-    if flag in ("--compilation-config", "--optimization-level") and (text == "0" or _UNCOMPILED.search(text)):
-        return ChangedSetting(flag, "an optimized engine", "an engine without compilation or CUDA graphs")
-    if flag == "--cpu-offload-gb" and text not in _OFF and not _is_zero(text):
-        return ChangedSetting(flag, "0", "weights in the memory of the host")
-    if flag == "--kv-offloading-size" and text not in _OFF and not _is_zero(text):
-        return ChangedSetting(flag, "none", "a KV cache in the memory of the host")
-    if flag == "--enable-hierarchical-cache" and text not in ("false", "none", "null", "0"):
-        return ChangedSetting(flag, "none", "a KV cache in the memory of the host")
-    if flag == "--enable-lora" and text not in ("false", "none", "null", "0"):
-        return ChangedSetting(flag, "the model as its repository has it", "adapters (LoRA)")
-    if flag == "--lora-paths" and text not in _OFF:
-        return ChangedSetting(flag, "the model as its repository has it", "adapters (LoRA)")
-    return None
+    setting = _SETTINGS.get(flag)
+    if setting is None or not setting.changes(value.strip().lower()):
+        return None
+    return ChangedSetting(flag, setting.wanted, setting.what)
 
 
 def _is_zero(text: str) -> bool:
