@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from catalog import CONFIG_MAP_KEY, retire
 from catalog.identity import parse_identity
-from catalog.importers import FORMATS, ImportOptions, ImportReport, Rule, import_files
+from catalog.importers import FORMATS, ImportOptions, ImportReport, Refusal, Rule, import_files
 from catalog.importers.recognition import RESULT_FILES, TOOL_NAMES, recognise
 from tests.catalog import tools
 from tests.catalog.builders import DATA, catalog_document
@@ -133,16 +133,21 @@ OTHERS: dict[str, tuple[str, str, str]] = {
 }
 
 
+def _refused_whole(path: Path, content: str, format_name: str) -> Refusal:
+    """The one refusal of a file with this content, which gave no row."""
+    path.write_text(content)
+    report = _import(path, format_name)
+    (refusal,) = report.refusals
+    assert (report.read, sum(report.refused_files.values())) == (0, 1)
+    return refusal
+
+
 @pytest.mark.parametrize(("name", "content", "said"), OTHERS.values(), ids=OTHERS.keys())
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_file_that_is_no_result_is_called_by_its_name(
     format_name: str, name: str, content: str, said: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / name
-    path.write_text(content)
-    report = _import(path, format_name)
-    (refusal,) = report.refusals
-    assert (report.read, sum(report.refused_files.values())) == (0, 1)
+    refusal = _refused_whole(tmp_path / name, content, format_name)
     assert said in refusal.detail
 
 
@@ -162,10 +167,7 @@ def test_where_nothing_tells_what_a_file_is_the_refusal_says_what_the_importer_r
     format_name: str, name: str, content: str, said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / name
-    path.write_text(content)
-    report = _import(path, format_name)
-    (refusal,) = report.refusals
-    assert (report.read, sum(report.refused_files.values())) == (0, 1)
+    refusal = _refused_whole(path, content, format_name)
     if refusal.rule is not Rule.NOT_A_POINT:
         assert f"--from {format_name} reads {RESULT_FILES[format_name]}" in refusal.detail
         assert said in refusal.detail or path.suffix == ".csv"
