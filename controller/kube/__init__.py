@@ -2,8 +2,9 @@
 
 Modules, each importing only those before it:
 
-    wire      errors · recovery · nesting · observers · classify · proxies · loaders · connection · exec_plugin ·
-              config · transport · lines · watching · retries · wire · pages · patches · streaming · client · pod_exec
+    wire      errors · recovery · nesting · managed_fields · observers · classify · proxies · loaders · connection ·
+              exec_plugin · config · transport · lines · watching · retries · wire · pages · patches · streaming ·
+              client · pod_exec
     cache     versions · backoff · pacing · envelopes · listdecoder · listwatch · endmark · reflector · store ·
               handlers · cache · scopes · informer · lean · read_your_writes
     queue     ratelimit · workqueue · workers · loops
