@@ -9,6 +9,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests.busy import slow_down
+
 # Beyond this the processes' own start costs more than they save.
 _MOST_WORKERS = 8
 
@@ -17,6 +19,21 @@ _MOST_WORKERS = 8
 settings.register_profile("patient", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "patient"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--busy",
+        type=float,
+        default=1.0,
+        metavar="FACTOR",
+        help="make event loops this many times as slow, with stalls: shows tests that depend on the machine's pace",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (factor := config.getoption("--busy")) != 1.0:
+        slow_down(factor, seed=os.getpid())
 
 
 @pytest.hookimpl(optionalhook=True)
