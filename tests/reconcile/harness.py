@@ -270,6 +270,14 @@ class World:
     def event_reasons(self) -> set[str]:
         return {event["reason"] for event in self.server.list(EVENTS, "team")}
 
+    def answers(self, verb: str, resource: str, agent: str = "") -> list[int]:
+        """The HTTP status of each such request, in the order of the answers."""
+        return [
+            record.status
+            for record in self.server.requests
+            if (record.info.verb, record.info.resource) == (verb, resource) and record.info.user_agent.startswith(agent)
+        ]
+
     # ---- time --------------------------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
