@@ -43,7 +43,7 @@ from tests.reconcile.scripted_engine import ScriptedEngine
 
 FACTOR = 100.0
 EPOCH_SECONDS = 1_800_000_000.0  # of virtual time; whole, so that what is dated in seconds falls alike in every run
-TIMEOUT_SECONDS = 120.0  # of the loop's time: three model hours, or what only a hang exceeds; a passing test needs a few
+TIMEOUT_SECONDS = 120.0  # of the loop's time, and three hours of model time: only what hangs takes so long
 # Loopback addresses of this process' own: several test runs may share a machine.
 _NETWORK = f"127.{64 + os.getpid() % 128}"
 _addresses = itertools.count(os.getpid() * 7 % 50_000)
@@ -195,14 +195,15 @@ class World:
         while True:
             number = next(_addresses)
             engine = ScriptedEngine(self.clock, f"{_NETWORK}.{number // 250 % 250}.{number % 250 + 1}")
-            self.engines.append(engine)
             try:
                 await engine.start()
             except OSError as taken:
+                await engine.stop()
                 if taken.errno != errno.EADDRINUSE:
                     raise
-                continue
-            return engine
+            else:
+                self.engines.append(engine)
+                return engine
 
     async def loaded(self, name: str = "chat") -> ScriptedEngine:
         """A target of one Ready replica that serves 2,400 tokens/s, and a scaler that will want three."""
@@ -337,7 +338,9 @@ class World:
             grace_seconds=5.0,
         )
         # The identity stands in the user agent, so that a fault can be meant for one of several controllers.
-        controller = Controller(settings, await load_connection(settings.kubeconfig), None, identity, clock or self.clock)
+        controller = Controller(
+            settings, await load_connection(settings.kubeconfig), None, identity, clock or self.clock
+        )
         task = asyncio.create_task(controller.run(handle_signals=False))
         self._controllers.append((controller, task))
         return controller
