@@ -170,7 +170,8 @@ class ControlPlane:
     def audit_log(self, user: str) -> Iterable[dict[str, Any]]:
         """What a user (`system:serviceaccount:NAMESPACE:NAME`) has asked for so far, oldest first."""
         path = self.directory / "audit.log"
-        for line in path.read_bytes().splitlines() if path.exists() else ():
+        written = path.read_bytes() if path.exists() else b""
+        for line in written[: written.rfind(b"\n") + 1].splitlines():  # the last one may be half written
             event = orjson.loads(line)
             if event["user"]["username"] == user:
                 yield event

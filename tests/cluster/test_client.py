@@ -43,7 +43,7 @@ from tests.cluster.proxy import Proxy
 from tests.cluster.servers import Server, client_of
 from tests.kube.support import Recorder, ReflectorLog, running
 
-SECONDS = 60.0
+SECONDS = 180.0
 # As short as the rules allow: a deadline above 1.2 retries, a lease above the deadline.
 TIMES = LeaseTimes(lease_seconds=2.0, renew_deadline_seconds=1.2, retry_seconds=0.3)
 
