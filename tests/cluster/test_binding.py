@@ -20,7 +20,7 @@ from controller.kube import ConnectionLost, KubeClient, Outcome
 from controller.kube.patches import JSON_PATCH
 from tests.cluster.api import Api
 from tests.cluster.objects import LEASES
-from tests.cluster.world import FACTOR, SECONDS, World, annotations, replicas, world
+from tests.cluster.world import FACTOR, FLOOD, SECONDS, TRICKLE, World, annotations, replicas, world
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,13 +178,14 @@ async def _seen_so_far(team: World) -> None:
 @of_processes
 async def test_a_stopped_leader_that_wakes_up_after_its_lease_was_deleted_and_made_anew_writes_nothing(team: World):
     await team.target()
-    team.load(1800, 600)
-    await team.scaler()
+    team.load(*FLOOD)
+    await team.scaler(most=3)
     async with _process(team) as old:
         await team.until(lambda: team.count() == 3, "the first one works")
         old.send_signal(signal.SIGSTOP)
         (await team.api.delete(LEASES, "model-deployment-scaler")).ok()
-        team.load(3600, 1200)
+        more = [{"name": "server", "minReplicas": 1, "maxReplicas": 5}]
+        (await team.api.patch(MODEL_DEPLOYMENT_SCALERS, "chat", {"spec": {"roles": more}})).ok()
         async with _process(team):
             await team.until(lambda: team.count() == 5, "the next one works")
             lease = (await team.api.read(LEASES, "model-deployment-scaler")).ok()
@@ -211,8 +212,8 @@ MOMENTS: list[tuple[str, Callable[[World], object]]] = [
 @pytest.mark.parametrize("moment", [m[1] for m in MOMENTS], ids=[m[0] for m in MOMENTS])
 async def test_a_process_that_is_killed_as_soon_as(team: World, moment: Callable[[World], object]):
     await team.target()
-    team.load(1800, 600)
-    await team.scaler()
+    team.load(*FLOOD)
+    await team.scaler(most=3)
     async with _process(team) as first:
         await team.until(lambda: moment(team), "that far")
         first.kill()
@@ -220,7 +221,7 @@ async def test_a_process_that_is_killed_as_soon_as(team: World, moment: Callable
         (await team.api.delete(LEASES, "model-deployment-scaler")).ok()
     async with _process(team):
         await team.until(lambda: team.count() == 3, "grown by the next one")
-        team.load(300, 100)
+        team.load(*TRICKLE)
         await team.until(lambda: team.count() == 1, "and shrunk")
         await team.until(lambda: team.reason("ReplicasConflict") == "Resolved", "nobody else wrote")
         (await team.api.delete(MODEL_DEPLOYMENT_SCALERS, "chat")).ok()

@@ -34,7 +34,7 @@ from tests.cluster.objects import EVENTS, LEASES, PODS
 from tests.cluster.servers import EmbeddedServer, RealServer, Server
 from tests.cluster.test_access import token_of
 from tests.cluster.test_manifests import MANIFESTS, external, with_component
-from tests.cluster.world import FACTOR, World, world
+from tests.cluster.world import FACTOR, FLOOD, World, world
 
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 
@@ -116,10 +116,12 @@ async def kubectl(installation: Installation, tmp_path: Path) -> AsyncIterator[K
     await made.stop()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+def _free_address() -> str:
+    """Of a host that is this process's alone, so that nobody takes the port before the controller has it."""
+    number = os.getpid() % 65_536
+    with socket.create_server((f"127.79.{number // 256}.{number % 256}", 0)) as listener:
+        host, port = listener.getsockname()
+        return f"{host}:{port}"
 
 
 class Process:
@@ -128,13 +130,13 @@ class Process:
     def __init__(self, objects: list[Body], kubeconfig: Path, team: World, log: Path) -> None:
         (deployment,) = (each for each in objects if each["kind"] == "Deployment")
         (self._container,) = deployment["spec"]["template"]["spec"]["containers"]
-        self._port = _free_port()
+        self._health = _free_address()
         self._log = log
         self._arguments = [
             *self._container["args"],
             f"--kubeconfig={kubeconfig}",
             "--metrics-bind-address=0",
-            f"--health-bind-address=127.0.0.1:{self._port}",
+            f"--health-bind-address={self._health}",
             f"--clock-epoch={team.epoch}",
             f"--clock-factor={team.factor}",
         ]
@@ -165,7 +167,7 @@ class Process:
                 assert self._process is not None
                 assert self._process.returncode is None, self._log.read_text(encoding="utf-8")
                 try:
-                    async with session.get(f"http://127.0.0.1:{self._port}{path}") as answer:
+                    async with session.get(f"http://{self._health}{path}") as answer:
                         if answer.status == 200:
                             return
                 except aiohttp.ClientError:
@@ -213,8 +215,8 @@ async def _live_through_everything(team: World) -> None:
     """A day in the life of a controller: growth, a rival, an invalid spec twice, a prior, deletion."""
     api = team.api
     await team.target()
-    team.load(1800, 600)
-    await team.scaler()
+    team.load(*FLOOD)
+    await team.scaler(most=3)
     await team.until(lambda: team.count() == 3, "grown")
     await asyncio.sleep(1.1)  # creation times have whole seconds, and the younger of two waits
     await team.scaler("younger")

@@ -41,6 +41,12 @@ FACTOR = 20.0
 SECONDS = 180.0  # of wall time, for a loaded machine; a passing case needs a few
 NODE = "conformance"
 BEAT_SECONDS = 5.0
+# A steady clock may fall behind the wall clock; what the server writes with its time must not lie in the future.
+_LEAD_SECONDS = 600.0
+# So much, and so little, that no error of measurement changes what is wanted: for clocks that run on while a machine is
+# busy, where a stall between an engine and who reads it is a wrong rate.
+FLOOD = (180_000.0, 60_000.0)
+TRICKLE = (3.0, 1.0)
 # Nobody takes the Lease away from a leader whose process stands still for a while; one that stops gives it back.
 ELECTION = LeaderElectionSettings("scaler", "", 120.0, 100.0, 0.3)
 _addresses = itertools.count(1)
@@ -76,7 +82,7 @@ class World:
         self.directory = directory
         self.epoch = wall_now()
         self.factor = process_factor or FACTOR
-        self.steady = SteadyClock(self.epoch, FACTOR, self._answered)
+        self.steady = SteadyClock(self.epoch + _LEAD_SECONDS, FACTOR, self._answered)
         self.clock: Clock = ScaledClock(self.epoch, process_factor) if process_factor else self.steady
         self.kubeconfig = api.server.kubeconfig(api.namespace)
         self._mirrors = {kind: Mirror() for kind in self.kinds}
@@ -122,8 +128,10 @@ class World:
         }
         return (await self.api.create(MODEL_DEPLOYMENTS, body, fieldManager="kubectl")).ok()
 
-    async def scaler(self, name: str = "chat", *, target: str = "chat", mode: str = "Active", **spec: Any) -> Body:
-        """A TokenThroughput scaler of 1 to 5 replicas of 1,000 tokens/s, with short windows."""
+    async def scaler(
+        self, name: str = "chat", *, target: str = "chat", mode: str = "Active", most: int = 5, **spec: Any
+    ) -> Body:
+        """A TokenThroughput scaler of 1 to `most` replicas of 1,000 tokens/s, with short windows."""
         throughput = {"targetTokensPerSecond": "1000", "stableWindowSeconds": 20, "panicWindowSeconds": 10}
         body = {
             "apiVersion": MODEL_DEPLOYMENT_SCALERS.api_version,
@@ -133,7 +141,7 @@ class World:
                 "targetRef": {"name": target},
                 "mode": mode,
                 "sampling": {"intervalSeconds": 5, "pendingTimeoutSeconds": 1200},
-                "roles": [{"name": "server", "minReplicas": 1, "maxReplicas": 5}],
+                "roles": [{"name": "server", "minReplicas": 1, "maxReplicas": most}],
                 "algorithm": {"type": "TokenThroughput", "tokenThroughput": throughput},
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": 20}},
                 **spec,
