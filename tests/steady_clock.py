@@ -17,10 +17,13 @@ _TURNS_PER_SECOND = 10
 
 
 class SteadyClock:
-    """Runs `factor` times as fast as the wall clock at best. `start` and `stop` it; sleepers of a clock that is stopped
-    are not woken any more."""
+    """Runs `factor` times as fast as the wall clock at best. `answered` returns once the server has answered something;
+    without it turns of the loop are all that counts. `start` and `stop` it; sleepers of a clock that is stopped are not
+    woken any more."""
 
-    def __init__(self, epoch_seconds: float, factor: float, answered: Callable[[], Awaitable[object]]) -> None:
+    def __init__(
+        self, epoch_seconds: float, factor: float, answered: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         self._now = epoch_seconds
         self._factor = factor
         self._answered = answered
@@ -63,7 +66,8 @@ class SteadyClock:
 
     async def _run(self) -> None:
         while True:
-            await self._answered()
+            if self._answered is not None:
+                await self._answered()
             for _ in range(_TURNS_PER_SECOND):
                 await self._flowing.wait()
                 await asyncio.sleep(self.wall_seconds(1.0 / _TURNS_PER_SECOND))

@@ -56,7 +56,7 @@ class Standalone(World):
         super().__init__(api, directory, process_factor=process_factor)
         self.node = f"node-{api.namespace}"
         # Held, requests stay in flight for as long as a case needs them there.
-        self.engine_time = SteadyClock(self.clock.now(), FACTOR, self._answered)
+        self.engine_time = SteadyClock(self.clock.now(), FACTOR)
         self.router = Router(self.clock)
         tls = ssl.create_default_context(cafile=api.server.authority)
         self._client = ApiClient(api.server.url, {"Authorization": f"Bearer {api.server.admin_token}"}, tls=tls)

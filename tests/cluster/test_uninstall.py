@@ -124,7 +124,7 @@ async def test_of_standalone_mode_nothing_is_left(server: Server, kubectl: Kubec
     delete, _, permissions, lease, definition, _, deployments, definitions = _commands()
     async with Api(server, "team-standalone") as api:
         await make_namespace(api, "team-standalone")
-        before = await _everything(kubectl)
+        before = await _everything_at_rest(kubectl)
         crds, install = _installation()
         for command in (crds, install):
             await kubectl(*command[1:])
@@ -156,7 +156,7 @@ async def test_of_standalone_mode_nothing_is_left(server: Server, kubectl: Kubec
             await team.until(lambda: not team.pods(), "its Pods are gone")
             # The router was never the controller's.
             await kubectl("delete", "pod", "chat-router", "--namespace", api.namespace, "--force", "--grace-period=0")
-        assert await _everything(kubectl) - before == set()
+        await _until_nothing_is_left(kubectl, before)
 
 
 async def test_a_definition_that_is_deleted_first_waits_for_its_scalers_until_they_are_released(
@@ -190,6 +190,28 @@ async def _everything(kubectl: Kubectl) -> set[tuple[str, str, str]]:
     found = await kubectl("get", ",".join(sorted(kinds)), "--all-namespaces", "-o", listed)
     rows = {(kind, namespace, name) for kind, namespace, name in (line.split("|") for line in found.split())}
     return {each for each in rows if each[2] != "kube-root-ca.crt"}
+
+
+async def _everything_at_rest(kubectl: Kubectl) -> set[tuple[str, str, str]]:
+    """Once a control plane that has just started makes nothing new any more."""
+    found = await _everything(kubectl)
+    async with asyncio.timeout(SECONDS):
+        while True:
+            await asyncio.sleep(2.0)
+            before, found = found, await _everything(kubectl)
+            if found == before:
+                return found
+
+
+async def _until_nothing_is_left(kubectl: Kubectl, before: set[tuple[str, str, str]]) -> None:
+    """Dependants go a while after their owners."""
+    left = set[tuple[str, str, str]]()
+    try:
+        async with asyncio.timeout(SECONDS):
+            while left := await _everything(kubectl) - before:
+                await asyncio.sleep(0.5)
+    except TimeoutError:
+        raise AssertionError(f"left: {sorted(left)}") from None
 
 
 def _pool_and_weights(namespace: str) -> str:
