@@ -198,6 +198,6 @@ async def test_an_orderly_stop_ends_what_is_under_way_and_begins_nothing(tmp_pat
         assert await made.stop_controller("one") == 0
         assert made.pods() == ["chat-server-0", "chat-server-1"], "the pass came to its end"
         made.server.put(deployment_body([{"name": "server", "replicas": 3}]), manager="kubectl")
-        asked = made.asked(*WORK)  # of Events, the last may only now have come to its end
+        asked = made.asked(*WORK)  # not of Events: the server may still be at the last, whose sender has gone
         await asyncio.sleep(0.2)
         assert made.asked(*WORK) == asked
