@@ -37,7 +37,8 @@ def clock() -> LoopClock:
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
+    """Without time-outs: an answer that never comes is a deadlock, and the loop says so."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
         yield session
 
 
