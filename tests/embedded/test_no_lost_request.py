@@ -92,7 +92,7 @@ async def ran(
     deployment side's."""
     clock = LoopClock()
     world = World(
-        replace(CONFIG, roles=roles, frame_tokens=32), clock, runtime=None if runtime is None else runtime(clock)
+        replace(CONFIG, roles=roles, frame_tokens=100), clock, runtime=None if runtime is None else runtime(clock)
     )
     view = _Silent(world.router)
     if silent:
