@@ -1,5 +1,5 @@
 """No accepted request is lost while replicas come and go: streaming clients, sockets, and the real deployment side, all
-on virtual time, so that every run takes the same course.
+on virtual time, so that what is lost does not depend on the machine.
 
 The Pods' own end protects requests only for ten seconds (the shortest grace that the contract allows), and a good part
 of the answers lasts longer, so that what the drain gets wrong shows. That it would show is tested as well: each part of
@@ -48,6 +48,8 @@ TRAFFIC = dict(requests_per_second=0.5, prompt_tokens=200, short_tokens=200, lon
 # Fewer, and longer than a retirement by itself takes: one in three lasts one to two minutes.
 LONG_ANSWERS = dict(requests_per_second=0.15, prompt_tokens=200, short_tokens=200, long_tokens=5000, long_share=0.35)
 LONGEST_STALL_SECONDS = 10.0
+# Two seconds. Each frame is a jump of the clock, which costs a millisecond.
+FRAME_TOKENS = 100
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,8 @@ async def ran(
     """Cycle the counts under load. `silent`: the controller is not told of answers under way; `options` are the
     deployment side's."""
     clock = LoopClock()
-    world = World(
-        replace(CONFIG, roles=roles, frame_tokens=100), clock, runtime=None if runtime is None else runtime(clock)
-    )
+    config = replace(CONFIG, roles=roles, frame_tokens=FRAME_TOKENS)
+    world = World(config, clock, runtime=None if runtime is None else runtime(clock))
     view = _Silent(world.router)
     if silent:
         urls = await view.start()

@@ -157,7 +157,7 @@ async def test_members_that_retire_when_nothing_is_in_flight_at_them_lose_no_req
         await until(lambda gone=old.url: all(view.member.url != gone for view in router.members), clock)  # type: ignore[misc]
         assert old.load() == EngineLoad(0, 0, 0)
         await old.stop()
-        before = served.copy()  # every client is served by each pair of members
+        before = served.copy()  # every client is served once more before the next one retires
         await until(lambda before=before: all(served[n] > before[n] for n in range(6)), clock)  # type: ignore[misc]
     stopped = True
     await asyncio.gather(*clients)
