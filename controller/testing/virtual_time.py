@@ -83,6 +83,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._job_done)
         return future
 
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """As usual; a thread that has to be joined is waited for like any function in the executor."""
+        self._jobs += 1
+        try:
+            await super().shutdown_default_executor(*args)
+        finally:
+            self._jobs -= 1
+
     def _job_done(self, _: asyncio.Future[Any]) -> None:
         self._jobs -= 1
 

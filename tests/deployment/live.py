@@ -25,25 +25,12 @@ from controller.embedded.router import Router
 from controller.engines import Scraper
 from controller.kube import EventRecorder, KubeClient, load_connection, run_workers
 from controller.plant import ServiceTime
+from controller.testing import LoopClock
 from tests.deployment.builders import deployment_body
 
-EPOCH_SECONDS = 1_800_000_000.0
 TIMEOUT_SECONDS = 600.0  # of virtual time: twice what a whole retirement may take
 SERVICE = ServiceTime(20_000.0, (1, 8), (0.020, 0.024))
 ENGINE = EngineConfig("Qwen/Qwen3-8B", SERVICE, startup_seconds=5.0, frame_tokens=32)
-
-
-class LoopClock:
-    """Model time is the time of the loop."""
-
-    def now(self) -> float:
-        return EPOCH_SECONDS + asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(max(0.0, seconds))
-
-    def wall_seconds(self, model_seconds: float) -> float:
-        return model_seconds
 
 
 class Live:

@@ -20,7 +20,7 @@ _PERIOD_SECONDS = 0.1
 class Sight:
     """One look."""
 
-    at: float
+    at: float  # before it was asked
     held: float | None  # running + waiting by the engine's gauges; None: it did not answer
     under_way: int  # answers by the router's count
     eligible: bool  # to the router
@@ -39,11 +39,12 @@ class Spectator:
     async def run(self) -> None:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0)) as session:
             while True:
+                at = self._team.clock.now()
                 held = await self._held(session)
                 view = next((each for each in self._team.router.members if each.member.uid == self._uid), None)
                 self.sights.append(
                     Sight(
-                        self._team.clock.now(),
+                        at,
                         held,
                         0 if view is None else view.in_flight,
                         view is not None and view.eligible,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
@@ -10,7 +11,7 @@ from controller import engines
 from controller.engines import EngineReading, Histogram, Scraper
 from tests.engine.clients import Clients
 from tests.engine.conftest import Figures
-from tests.engine.world import BATCH, MODEL, World
+from tests.engine.world import BATCH, MODEL, PATIENCE_SECONDS, World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -140,5 +141,6 @@ async def test_what_is_beyond_the_batch_is_waiting(team: World, figures: Figures
     full = [(held + queued, known) for held, queued, known in zip(running, waiting, sent, strict=True) if held == BATCH]
     assert len(full) >= 3
     assert sum(held for held, _ in full) == pytest.approx(sum(known for _, known in full), rel=0.15)
-    (after,) = await _samples(team, 1)
-    assert after.reading.in_flight_requests == 0.0
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await _samples(team, 1))[0].reading.in_flight_requests != 0.0:
+            await team.clock.sleep(1.0)

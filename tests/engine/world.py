@@ -240,7 +240,7 @@ class World:
         finally:
             self.server.delete(MODEL_DEPLOYMENT_SCALERS, NAME, NAMESPACE)
             await self.until(
-                lambda: self.server.get(MODEL_DEPLOYMENT_SCALERS, NAME, NAMESPACE) is None, "the scaler lets go", 60.0
+                lambda: self.server.get(MODEL_DEPLOYMENT_SCALERS, NAME, NAMESPACE) is None, "the scaler lets go"
             )
 
     def _declare(self) -> None:

@@ -37,7 +37,7 @@ from controller.embedded.audit import Audit, audit
 from controller.foundation import Clock, ScaledClock, format_time, wall_now
 from controller.foundation.settings import ClockSettings, ControllerSettings, DeploymentsMode
 from controller.kube import load_connection
-from controller.testing import VirtualTimeLoop
+from controller.testing import LoopClock, VirtualTimeLoop
 from controller.wiring import Controller
 from tests.reconcile.scripted_engine import ScriptedEngine
 
@@ -47,13 +47,6 @@ TIMEOUT_SECONDS = 120.0  # of the loop's time, and three hours of model time: on
 # Loopback addresses of this process' own: several test runs may share a machine.
 _NETWORK = f"127.{64 + os.getpid() % 128}"
 _addresses = itertools.count(os.getpid() * 7 % 50_000)
-
-
-class LoopClock(ScaledClock):
-    """Model time is what has passed on the loop."""
-
-    def now(self) -> float:
-        return self.epoch_seconds + self.factor * asyncio.get_running_loop().time()
 
 
 class World:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reconcile.harness import FACTOR, LoopClock, World
+from controller.testing import LoopClock
+from tests.reconcile.harness import FACTOR, World
 
 HOUR = 3600.0
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import time
 
 import pytest
 
-from controller.testing import Deadlock, LoopClock, VirtualTimeLoop, run_virtual
+from controller.testing import Deadlock, LoopClock, VirtualTimeLoop, run_virtual, virtual_time
 
 
 def now() -> float:
@@ -89,6 +90,18 @@ def test_no_time_passes_while_the_executor_works() -> None:
         return now()
 
     assert run_virtual(scenario()) == 0
+
+
+def test_a_function_that_outlives_its_loop_is_waited_for_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual_time, "DEADLOCK_SECONDS", 0.0)
+    ended = threading.Event()
+
+    async def scenario() -> None:
+        abandoned = asyncio.get_running_loop().run_in_executor(None, lambda: (time.sleep(0.05), ended.set()))
+        abandoned.cancel()
+
+    run_virtual(scenario())
+    assert ended.is_set()
 
 
 def test_no_time_passes_while_a_child_process_runs() -> None:
