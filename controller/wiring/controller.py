@@ -89,10 +89,15 @@ async def run_controller(settings: ControllerSettings, version: str) -> int:
 
 
 class Controller:
-    """One process' worth of objects. Runs once."""
+    """One process' worth of objects. Runs once. `clock`: what decisions are made by instead of the settings' clock."""
 
     def __init__(
-        self, settings: ControllerSettings, connection: Connection, times: LeaseTimes | None, version: str
+        self,
+        settings: ControllerSettings,
+        connection: Connection,
+        times: LeaseTimes | None,
+        version: str,
+        clock: Clock | None = None,
     ) -> None:
         self._settings = settings
         self._log = get_logger("controller")
@@ -118,7 +123,7 @@ class Controller:
         self._events = EventRecorder(
             self._client, controller=FIELD_MANAGER, instance=settings.identity, observer=kube_metrics
         )
-        self._clock = clock = make_clock(settings.clock)
+        self._clock = clock = clock or make_clock(settings.clock)
         self._scraper = Scraper(
             clock=clock, timeout_seconds=settings.scrape_timeout_seconds, concurrency=settings.scrape_concurrency
         )

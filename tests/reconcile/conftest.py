@@ -1,14 +1,26 @@
-"""What the tests of the whole loop share."""
+"""What the tests of the whole loop share: most of all, time that passes only while everybody waits."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
 import structlog
 
+from controller.testing import VirtualTimeLoop
 from tests.reconcile.harness import World, world
+
+# Processes live by the machine's clock.
+_WITH_PROCESSES = {"test_processes.py"}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.name in _WITH_PROCESSES:
+        return {"ordinary": asyncio.SelectorEventLoop}
+    return {"virtual": VirtualTimeLoop}
 
 
 @pytest.fixture(autouse=True)

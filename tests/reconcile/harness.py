@@ -1,13 +1,16 @@
 """A small world for the whole loop: the embedded API server, scripted engines, and the real controller against them.
 
-Model time runs fast, so an interval of five seconds passes in 50 ms; nothing waits for a fixed time, every wait is for a
-condition that is looked at whenever an object changes.
+On a virtual-time loop, as all tests of this room but those with processes have it, time passes while everybody waits and
+at no other moment: a stable window of 20 s holds the same samples on every machine. On an ordinary loop, which is for
+tests that start processes, model time runs by the machine's clock. Either way every wait is for a condition that is
+looked at whenever an object changes, and model time runs a hundred times as fast as that of the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable
@@ -31,17 +34,26 @@ from controller.embedded.apiserver import ApiServer
 from controller.embedded.apiserver.faults import FaultPlan
 from controller.embedded.apiserver.storage import Change
 from controller.embedded.audit import Audit, audit
-from controller.foundation import ScaledClock, format_time, wall_now
+from controller.foundation import Clock, ScaledClock, format_time, wall_now
 from controller.foundation.settings import ClockSettings, ControllerSettings, DeploymentsMode
 from controller.kube import load_connection
+from controller.testing import VirtualTimeLoop
 from controller.wiring import Controller
 from tests.reconcile.scripted_engine import ScriptedEngine
 
 FACTOR = 100.0
-TIMEOUT_SECONDS = 60.0  # of wall time, for a loaded machine; a passing test needs a fraction of a second
+EPOCH_SECONDS = 1_800_000_000.0  # of virtual time; whole, so that what is dated in seconds falls alike in every run
+TIMEOUT_SECONDS = 120.0  # of the loop's time: three model hours, or what only a hang exceeds; a passing test needs a few
 # Loopback addresses of this process' own: several test runs may share a machine.
 _NETWORK = f"127.{64 + os.getpid() % 128}"
 _addresses = itertools.count(os.getpid() * 7 % 50_000)
+
+
+class LoopClock(ScaledClock):
+    """Model time is what has passed on the loop."""
+
+    def now(self) -> float:
+        return self.epoch_seconds + self.factor * asyncio.get_running_loop().time()
 
 
 class World:
@@ -49,8 +61,9 @@ class World:
 
     def __init__(self, directory: Path, *, schemas: bool = True) -> None:
         self._schemas = schemas
-        self.epoch = wall_now()
-        self.clock = ScaledClock(self.epoch, FACTOR)
+        virtual = isinstance(asyncio.get_running_loop(), VirtualTimeLoop)
+        self.epoch = EPOCH_SECONDS if virtual else wall_now()
+        self.clock = LoopClock(self.epoch, FACTOR) if virtual else ScaledClock(self.epoch, FACTOR)
         self.server = ApiServer(clock=self.clock, create_namespaces=True)
         self.directory = directory
         self.engines: list[ScriptedEngine] = []
@@ -132,10 +145,7 @@ class World:
 
     async def replica(self, ordinal: int, target: str = "chat", *, ready: bool = True) -> ScriptedEngine:
         """A replica with an engine of its own: Ready, or on a node and loading. An existing one is replaced."""
-        number = next(_addresses)
-        engine = ScriptedEngine(self.clock, f"{_NETWORK}.{number // 250 % 250}.{number % 250 + 1}")
-        await engine.start()
-        self.engines.append(engine)
+        engine = await self._engine()
         owner = self.server.get(MODEL_DEPLOYMENTS, target, "team")
         assert owner is not None
         now = format_time(self.clock.now())
@@ -179,6 +189,20 @@ class World:
             }
         )
         return engine
+
+    async def _engine(self) -> ScriptedEngine:
+        """An engine at an address that nobody has."""
+        while True:
+            number = next(_addresses)
+            engine = ScriptedEngine(self.clock, f"{_NETWORK}.{number // 250 % 250}.{number % 250 + 1}")
+            self.engines.append(engine)
+            try:
+                await engine.start()
+            except OSError as taken:
+                if taken.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            return engine
 
     async def loaded(self, name: str = "chat") -> ScriptedEngine:
         """A target of one Ready replica that serves 2,400 tokens/s, and a scaler that will want three."""
@@ -288,8 +312,9 @@ class World:
         *,
         scrape_timeout_seconds: float = 0.1,
         health_address: tuple[str, int] | None = None,
+        clock: Clock | None = None,
     ) -> Controller:
-        """Start a controller of its own, without leader election."""
+        """Start a controller of its own, without leader election; it has the clock of the world, or another one."""
         settings = ControllerSettings(
             identity=identity,
             kubeconfig=str(self.directory / "kubeconfig"),
@@ -304,7 +329,7 @@ class World:
             grace_seconds=5.0,
         )
         # The identity stands in the user agent, so that a fault can be meant for one of several controllers.
-        controller = Controller(settings, await load_connection(settings.kubeconfig), None, identity)
+        controller = Controller(settings, await load_connection(settings.kubeconfig), None, identity, clock or self.clock)
         task = asyncio.create_task(controller.run(handle_signals=False))
         self._controllers.append((controller, task))
         return controller

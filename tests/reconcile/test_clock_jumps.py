@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.foundation import ScaledClock
-from controller.wiring import controller as wiring
-from tests.reconcile.harness import FACTOR, World
+from tests.reconcile.harness import FACTOR, LoopClock, World
 
 HOUR = 3600.0
 
 
-class JumpingClock(ScaledClock):
+class JumpingClock(LoopClock):
     """The clock of the world, set back or forward by a test."""
 
     offset = 0.0
@@ -21,17 +19,15 @@ class JumpingClock(ScaledClock):
 
 
 @pytest.fixture
-def clock(team: World, monkeypatch) -> JumpingClock:
-    """The clock of every controller in this test."""
-    made = JumpingClock(team.epoch, FACTOR)
-    monkeypatch.setattr(wiring, "make_clock", lambda _: made)
-    return made
+def clock(team: World) -> JumpingClock:
+    """The clock of the controller's machine."""
+    return JumpingClock(team.epoch, FACTOR)
 
 
 @pytest.mark.parametrize("jump", [-7.0, -HOUR, -300 * HOUR, HOUR], ids=["a little back", "back", "far back", "forward"])
 async def test_a_load_that_rises_after_the_jump_is_followed(team: World, clock: JumpingClock, jump: float):
     engine = await team.loaded()
-    await team.controller()
+    await team.controller(clock=clock)
     await team.until(lambda: team.count() == 3, "grown")
     clock.offset = jump
     engine.load(36_000, 12_000)
@@ -43,7 +39,7 @@ async def test_nothing_shrinks_before_a_window_has_been_sampled_after_the_jump(
     team: World, clock: JumpingClock, jump: float
 ):
     engine = await team.loaded()
-    await team.controller()
+    await team.controller(clock=clock)
     await team.until(lambda: team.count() == 3, "grown")
     engine.load(0, 0)
     clock.offset = jump
@@ -55,7 +51,7 @@ async def test_nothing_shrinks_before_a_window_has_been_sampled_after_the_jump(
 
 async def test_figures_are_reported_again_after_the_clock_was_set_back(team: World, clock: JumpingClock):
     engine = await team.loaded()
-    await team.controller()
+    await team.controller(clock=clock)
     await team.until(lambda: team.count() == 3, "grown")
     clock.offset = -HOUR
     await team.until(
