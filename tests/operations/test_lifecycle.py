@@ -7,7 +7,6 @@ import pytest
 from controller.foundation import OperationFailed
 from controller.operations import Component, Lifecycle
 
-
 # What an orderly stop takes is a few turns of the loop: only one that hangs exceeds this.
 GRACE_SECONDS = 60.0
 

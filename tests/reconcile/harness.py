@@ -43,7 +43,9 @@ from tests.reconcile.scripted_engine import ScriptedEngine
 
 FACTOR = 100.0
 EPOCH_SECONDS = 1_800_000_000.0  # of virtual time; whole, so that what is dated in seconds falls alike in every run
-TIMEOUT_SECONDS = 120.0  # of the loop's time: three model hours, or what only a hang exceeds; a passing test needs a few
+TIMEOUT_SECONDS = (
+    120.0  # of the loop's time: three model hours, or what only a hang exceeds; a passing test needs a few
+)
 # Loopback addresses of this process' own: several test runs may share a machine.
 _NETWORK = f"127.{64 + os.getpid() % 128}"
 _addresses = itertools.count(os.getpid() * 7 % 50_000)
@@ -329,7 +331,9 @@ class World:
             grace_seconds=5.0,
         )
         # The identity stands in the user agent, so that a fault can be meant for one of several controllers.
-        controller = Controller(settings, await load_connection(settings.kubeconfig), None, identity, clock or self.clock)
+        controller = Controller(
+            settings, await load_connection(settings.kubeconfig), None, identity, clock or self.clock
+        )
         task = asyncio.create_task(controller.run(handle_signals=False))
         self._controllers.append((controller, task))
         return controller
