@@ -29,7 +29,9 @@ demo: $(INSTALLED) ## one hour of real traffic in under three minutes, with the 
 
 # Several processes, because most tests wait for sockets and clocks. `make test WORKERS=0` runs them in one.
 WORKERS ?= auto
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# How often a failed test is asked again: never, except in CI (tests/reruns.py).
+RERUNS ?= 0
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --reruns $(RERUNS) --max-suite-reruns 3 --rerun-show-tracebacks
 
 test: $(INSTALLED) ## all tests that need nothing but Python
 	$(PYTEST) --ignore=tests/cluster --ignore=tests/engine

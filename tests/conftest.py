@@ -10,6 +10,7 @@ import structlog
 from hypothesis import settings
 
 from tests.busy import slow_down
+from tests.reruns import ask_safety_once
 
 # Beyond this the processes' own start costs more than they save.
 _MOST_WORKERS = 8
@@ -34,6 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if (factor := config.getoption("--busy")) != 1.0:
         slow_down(factor, seed=os.getpid())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ask_safety_once(items)
 
 
 @pytest.hookimpl(optionalhook=True)
