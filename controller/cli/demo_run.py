@@ -186,7 +186,7 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
             await _first_decision(records, controller)
             began = clock.now()
             async with live_view(world, records, plan, enabled=options.live):
-                results = await _replay(world, controller, clock, plan, options)
+                results = await replay(world, controller, clock, plan, options)
             if not options.serve:
                 await controller.stop()  # its last record is written
             kept = _read_records(records)
@@ -260,7 +260,7 @@ async def _first_decision(records: Path, controller: ControllerProcess) -> None:
         await asyncio.gather(watch, return_exceptions=True)
 
 
-async def _replay(
+async def replay(
     world: World, controller: ControllerProcess, clock: ScaledClock, plan: DemoPlan, options: DemoOptions
 ) -> WorldResults:
     """The traffic, while the controller is watched and, where asked for, killed."""

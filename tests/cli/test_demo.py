@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 import pytest
 
-
 # What falls behind begins anew, twice at most; only a demo that hangs takes so long.
 PATIENCE_SECONDS = 900.0
 
