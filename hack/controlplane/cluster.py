@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import base64
+import contextlib
 import http.client
 import os
 import secrets
@@ -37,6 +38,8 @@ READY_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 # Two processes may pick the same port at the same moment; the loser starts again with others.
 _ATTEMPTS = 3
+# Below those that Linux gives to outgoing connections: such a one could be given away while kube-apiserver restarts.
+_PORTS = range(20_000, 32_768)
 _ADMIN = "admin"
 _ISSUER = "https://kubernetes.default.svc"
 
@@ -170,7 +173,8 @@ class ControlPlane:
     def audit_log(self, user: str) -> Iterable[dict[str, Any]]:
         """What a user (`system:serviceaccount:NAMESPACE:NAME`) has asked for so far, oldest first."""
         path = self.directory / "audit.log"
-        for line in path.read_bytes().splitlines() if path.exists() else ():
+        written = path.read_bytes() if path.exists() else b""
+        for line in written[: written.rfind(b"\n") + 1].splitlines():  # the last one may be half written
             event = orjson.loads(line)
             if event["user"]["username"] == user:
                 yield event
@@ -303,8 +307,11 @@ def _is_failure(kind: type[BaseException] | None) -> bool:
 
 def _free_ports(count: int) -> list[int]:
     """Ports that nobody listens on at this moment, all different."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    held: list[socket.socket] = []
     try:
+        while len(held) < count:
+            with contextlib.suppress(OSError):
+                held.append(socket.create_server(("127.0.0.1", _PORTS.start + secrets.randbelow(len(_PORTS)))))
         return [each.getsockname()[1] for each in held]
     finally:
         for each in held:

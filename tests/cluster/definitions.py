@@ -10,6 +10,7 @@ from typing import Any
 from controller.foundation import Resource
 from tests.cluster.api import Api
 from tests.cluster.objects import CRDS, GADGET_CRD
+from tests.cluster.servers import SERVED_SECONDS
 
 _numbers = itertools.count(1)
 
@@ -28,7 +29,7 @@ async def install(api: Api, crd: dict[str, Any]) -> Resource:
     from the moment that its names are accepted, which is a little earlier."""
     (await api("POST", CRDS.path(), crd)).ok()
     resource = Resource(crd["spec"]["group"], "v1alpha1", "gadgets", "Gadget")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SERVED_SECONDS):
         while not await _is_established(api, crd["metadata"]["name"]) or (await api.list(resource)).status != 200:
             await asyncio.sleep(0.05)
     return resource

@@ -12,7 +12,9 @@ import yaml
 
 from hack.controlplane import BinariesMissing, find_binaries
 
-SECONDS = 60.0
+# Of patience: with a command, and of a command that waits for something.
+SECONDS = 180.0
+WAIT = "--timeout=120s"
 
 
 def find_kubectl() -> str | None:

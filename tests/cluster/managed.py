@@ -30,13 +30,16 @@ from controller.foundation.settings import DeploymentsMode
 from controller.plant import Arrival, ServiceTime
 from tests.cluster.api import Api, Body
 from tests.cluster.objects import NODES, PODS
-from tests.cluster.world import FACTOR, SECONDS, World
+from tests.cluster.world import ELECTION, FACTOR, SECONDS, World
+from tests.steady_clock import SteadyClock
 
 MODEL = "Qwen/Qwen3-8B"
 SERVICE = ServiceTime(20_000.0, (1, 8), (0.020, 0.024))
 # A request of 400 tokens takes some eight (model) seconds.
 REQUEST = (200, 400)
 LONG_REQUEST = (200, 4000)
+# Of controllers that are processes: a budget of thirty model seconds is fifteen of a busy machine.
+PROCESS_FACTOR = 2.0
 _ROUTER = "vllm-router"
 _ROUTER_NODE = "elsewhere"
 # The node lifecycle controller takes a node that is silent for longer for dead, and its Pods for not Ready.
@@ -48,11 +51,12 @@ class Standalone(World):
 
     kinds = (MODEL_DEPLOYMENTS, MODEL_DEPLOYMENT_SCALERS, EVENTS, PODS, SERVICES)
     deployments = DeploymentsMode.AUTO  # the definition carries our label
-    scrape_timeout_seconds = 2.0  # real engines, on a loaded machine
 
-    def __init__(self, api: Api, directory: Path) -> None:
-        super().__init__(api, directory)
+    def __init__(self, api: Api, directory: Path, *, process_factor: float | None = None) -> None:
+        super().__init__(api, directory, process_factor=process_factor)
         self.node = f"node-{api.namespace}"
+        # Held, requests stay in flight for as long as a case needs them there.
+        self.engine_time = SteadyClock(self.clock.now(), FACTOR)
         self.router = Router(self.clock)
         tls = ssl.create_default_context(cafile=api.server.authority)
         self._client = ApiClient(api.server.url, {"Authorization": f"Bearer {api.server.admin_token}"}, tls=tls)
@@ -60,7 +64,7 @@ class Standalone(World):
         self.kubelet = Kubelet(
             self._client,
             self.clock,
-            EngineRuntime(self.clock, {EngineKind.SERVER: engine}),
+            EngineRuntime(self.engine_time, {EngineKind.SERVER: engine}),
             namespace=api.namespace,
             node=self.node,
         )
@@ -68,6 +72,8 @@ class Standalone(World):
         self._processes: list[asyncio.subprocess.Process] = []
 
     async def start(self) -> None:
+        self.steady.start()
+        self.engine_time.start()
         for node in (self.node, _ROUTER_NODE):
             await self._beat(node)
         self._followers = [asyncio.create_task(self._follow(kind)) for kind in self.kinds]
@@ -77,7 +83,7 @@ class Standalone(World):
         self._followers.append(asyncio.create_task(membership.run()))
         await self.kubelet.start()
 
-    async def stop(self) -> None:
+    async def _take_down(self) -> None:
         for task in self._traffic:
             task.cancel()
         await asyncio.gather(*self._traffic, return_exceptions=True)
@@ -85,10 +91,11 @@ class Standalone(World):
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        await super().stop()
+        await super()._take_down()
         await self.kubelet.stop()
         await self.router.stop()
         await self._client.close()
+        await self.engine_time.stop()
 
     async def _operate(self) -> None:
         """Nobody plays the operator; nodes have to be kept alive."""
@@ -190,16 +197,18 @@ class Standalone(World):
     # ---- processes ---------------------------------------------------------------------------------------------------
 
     async def process(self, *, tag: str = "process", lease_namespace: str = "") -> asyncio.subprocess.Process:
-        """A controller as a process of its own, which can be killed. Its Lease is in this namespace if nothing is said."""
+        """A controller as a process of its own, which can be killed. Its Lease is in this namespace if nothing is said, and
+        long, so that no busy machine ends it: delete it for the next one."""
         arguments = [
             *("controller", f"--kubeconfig={self.kubeconfig}", f"--namespace={self.api.namespace}"),
             *(
                 f"--lease-namespace={lease_namespace or self.api.namespace}",
-                "--lease-duration=2",
-                "--renew-deadline=1.2",
+                f"--lease-duration={ELECTION.lease_duration_seconds}",
+                f"--renew-deadline={ELECTION.renew_deadline_seconds}",
             ),
-            *("--retry-period=0.3", "--metrics-bind-address=0", "--health-bind-address=0", "--scrape-timeout=1"),
-            *(f"--clock-epoch={self.epoch}", f"--clock-factor={FACTOR}"),
+            *(f"--retry-period={ELECTION.retry_period_seconds}", f"--scrape-timeout={SECONDS}"),
+            *("--metrics-bind-address=0", "--health-bind-address=0"),
+            *(f"--clock-epoch={self.epoch}", f"--clock-factor={self.factor}"),
         ]
         with (self.directory / f"{tag}.log").open("ab") as log:
             made = await asyncio.create_subprocess_exec(
@@ -210,9 +219,9 @@ class Standalone(World):
 
 
 @asynccontextmanager
-async def standalone(api: Api, directory: Path) -> AsyncIterator[Standalone]:
+async def standalone(api: Api, directory: Path, *, process_factor: float | None = None) -> AsyncIterator[Standalone]:
     """A world that is taken down afterwards."""
-    made = Standalone(api, directory)
+    made = Standalone(api, directory, process_factor=process_factor)
     await made.start()
     try:
         yield made
@@ -220,4 +229,4 @@ async def standalone(api: Api, directory: Path) -> AsyncIterator[Standalone]:
         await made.stop()
 
 
-__all__ = ["LONG_REQUEST", "SECONDS", "Standalone", "standalone"]
+__all__ = ["LONG_REQUEST", "PROCESS_FACTOR", "SECONDS", "Standalone", "standalone"]

@@ -15,7 +15,7 @@ from hack.controlplane import Certificates, ControlPlane
 from tests.cluster.objects import GADGET_CRD
 
 ADMIN_TOKEN = "embedded-admin"
-SERVED_SECONDS = 60.0
+SERVED_SECONDS = 120.0
 
 
 class Server(Protocol):

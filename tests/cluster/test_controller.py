@@ -65,8 +65,8 @@ async def test_of_two_controllers_the_newer_raises_the_term_and_the_older_never_
     team.load(3600, 1200)
     await team.until(lambda: team.count() == 5, "scaled by the second")
     await team.ticks(8)
-    assert {annotations(target)["term"] for target in team.targets() if replicas(target) == 5} == {"2"}
-    assert team.annotations()["term"] == "2"
+    terms = [annotations(target).get("term") for target in team.targets()]
+    assert set(terms[terms.index("2") :]) == {"2"}
 
 
 async def test_a_leader_that_stops_hands_over_to_the_one_that_waits(team: World):
@@ -140,7 +140,8 @@ async def test_a_server_that_was_restarted_is_taken_up_where_it_was_left(team: W
     await team.scaler()
     await team.controller()
     await team.until(lambda: team.count() == 3, "grown")
+    before = len(team.targets())
     await team.api.server.forget()
     team.load(3600, 1200)
     await team.until(lambda: team.count() == 5, "grows on")
-    assert sorted({replicas(target) for target in team.targets()}) in ([1, 3, 5], [1, 3, 4, 5])
+    assert all(replicas(target) >= 3 for target in team.targets()[before:]), "nothing of it is given back"

@@ -16,6 +16,7 @@ from controller.foundation import Resource
 from tests.cluster.api import TABLE, Api
 from tests.cluster.definitions import fresh_crd, install
 from tests.cluster.objects import GADGETS, GROUP, gadget
+from tests.cluster.servers import SERVED_SECONDS
 
 PUBLIC_SCALERS = Resource(
     MODEL_DEPLOYMENT_SCALERS.group, PUBLIC_VERSION, MODEL_DEPLOYMENT_SCALERS.plural, "ModelDeploymentScaler"
@@ -117,7 +118,7 @@ async def test_an_old_fault_does_not_forbid_a_change_beside_it(api: Api):
     for version in stricter["spec"]["versions"]:
         version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["interval"]["maximum"] = 100
     (await api("PUT", CUSTOM_RESOURCE_DEFINITIONS.path(None, crd["metadata"]["name"]), stricter)).ok()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SERVED_SECONDS):
         while (
             await api(
                 "POST",
@@ -194,7 +195,7 @@ async def test_discovery_lists_names_verbs_and_categories(api: Api):
 
 
 async def test_the_openapi_document_of_the_group_describes_the_kind(api: Api):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(SERVED_SECONDS):
         while GROUP not in str((await api("GET", "/openapi/v3")).ok()["paths"].keys()):
             await asyncio.sleep(0.1)
     document = (await api("GET", f"/openapi/v3/apis/{GROUP}/v1")).ok()

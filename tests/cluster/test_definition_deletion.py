@@ -18,7 +18,7 @@ from tests.cluster.objects import CRDS, gadget
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 # The real server looks for remaining objects every five seconds, and ends watches a second after the definition; the
 # rest is for slow machines.
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)

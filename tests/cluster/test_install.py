@@ -8,6 +8,7 @@ API server, and from the request log of the embedded one. The servers are made t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -27,16 +28,15 @@ from hack.controlplane import Binaries, ControlPlane
 from hack.generate_manifests import NAME, NAMESPACE, STANDALONE
 from tests.cluster.api import Api, Body
 from tests.cluster.conftest import make_namespace
-from tests.cluster.kubectl import Kubectl, find_kubectl
-from tests.cluster.managed import Standalone, standalone
+from tests.cluster.kubectl import SECONDS, WAIT, Kubectl, find_kubectl
+from tests.cluster.managed import PROCESS_FACTOR, Standalone, standalone
 from tests.cluster.objects import EVENTS, LEASES, PODS
 from tests.cluster.servers import EmbeddedServer, RealServer, Server
 from tests.cluster.test_access import token_of
 from tests.cluster.test_manifests import MANIFESTS, external, with_component
-from tests.cluster.world import FACTOR, World, world
+from tests.cluster.world import FACTOR, FLOOD, World, world
 
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
-SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +116,29 @@ async def kubectl(installation: Installation, tmp_path: Path) -> AsyncIterator[K
     await made.stop()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+def _free_address() -> str:
+    """Of a host that is this process's alone, so that nobody takes the port before the controller has it."""
+    number = os.getpid() % 65_536
+    with socket.create_server((f"127.79.{number // 256}.{number % 256}", 0)) as listener:
+        host, port = listener.getsockname()
+        return f"{host}:{port}"
 
 
 class Process:
     """The controller as the Deployment starts it: its arguments, its environment, its probes; other ports."""
 
-    def __init__(self, objects: list[Body], kubeconfig: Path, epoch: float, log: Path) -> None:
+    def __init__(self, objects: list[Body], kubeconfig: Path, team: World, log: Path) -> None:
         (deployment,) = (each for each in objects if each["kind"] == "Deployment")
         (self._container,) = deployment["spec"]["template"]["spec"]["containers"]
-        self._port = _free_port()
+        self._health = _free_address()
         self._log = log
         self._arguments = [
             *self._container["args"],
             f"--kubeconfig={kubeconfig}",
             "--metrics-bind-address=0",
-            f"--health-bind-address=127.0.0.1:{self._port}",
-            f"--clock-epoch={epoch}",
-            f"--clock-factor={FACTOR}",
+            f"--health-bind-address={self._health}",
+            f"--clock-epoch={team.epoch}",
+            f"--clock-factor={team.factor}",
         ]
         downward = {"metadata.name": "pod-1", "metadata.namespace": NAMESPACE}
         self._environment = {
@@ -165,7 +167,7 @@ class Process:
                 assert self._process is not None
                 assert self._process.returncode is None, self._log.read_text(encoding="utf-8")
                 try:
-                    async with session.get(f"http://127.0.0.1:{self._port}{path}") as answer:
+                    async with session.get(f"http://{self._health}{path}") as answer:
                         if answer.status == 200:
                             return
                 except aiohttp.ClientError:
@@ -197,12 +199,24 @@ def _unused(objects: list[Body], log: list[Request], role: str = "") -> set[tupl
     return permissions(objects, role) - used
 
 
+def _asked(log: list[Request], resource: str, *verbs: str) -> bool:
+    return any(each.resource == resource and (not verbs or each.verb in verbs) for each in log)
+
+
+async def _patiently(condition: Callable[[], object]) -> None:
+    """Wait for what the log of the server tells, a moment after its answer; what is asserted then says what is missing."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS):
+            while not condition():
+                await asyncio.sleep(0.1)
+
+
 async def _live_through_everything(team: World) -> None:
     """A day in the life of a controller: growth, a rival, an invalid spec twice, a prior, deletion."""
     api = team.api
     await team.target()
-    team.load(1800, 600)
-    await team.scaler()
+    team.load(*FLOOD)
+    await team.scaler(most=3)
     await team.until(lambda: team.count() == 3, "grown")
     await asyncio.sleep(1.1)  # creation times have whole seconds, and the younger of two waits
     await team.scaler("younger")
@@ -246,21 +260,22 @@ async def test_beside_an_operator_the_controller_lives_under_its_own_permissions
     objects = [each for each in yaml.safe_load_all(await kubectl("kustomize", str(folder))) if each]
     await kubectl("apply", "--server-side", "-k", str(MANIFESTS / "crds"))
     await kubectl("apply", "--server-side", "-k", str(folder))
-    await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    await kubectl("wait", "--for=condition=Established", WAIT, "crd", "--all")
     async with Api(server, "team") as api, Api(server, NAMESPACE) as home:
         await make_namespace(api, "team")
         kubeconfig = server.kubeconfig(NAMESPACE, await token_of(home, NAME))
-        async with world(api, tmp_path) as team:
-            controller = Process(objects, kubeconfig, team.epoch, tmp_path / "controller.log")
+        async with world(api, tmp_path, process_factor=FACTOR) as team:
+            controller = Process(objects, kubeconfig, team, tmp_path / "controller.log")
             await controller.start()
             try:
                 await _live_through_everything(team)
-                await asyncio.sleep(2.5)  # one renewal of the lease
+                await _patiently(lambda: _asked(installation.log(), "leases", "update"))
             finally:
                 status = await controller.stop()
         lease = (await home.read(LEASES, NAME)).ok()
     assert status == 0, (tmp_path / "controller.log").read_text(encoding="utf-8")
     assert not lease["spec"].get("holderIdentity"), "released"
+    await _patiently(lambda: not _unused(objects, installation.log()))
     log = installation.log()
     assert [each for each in log if each.status in (401, 403)] == []
     assert _unused(objects, log) == set()
@@ -284,13 +299,10 @@ async def _run_replicas(team: Standalone, log: Callable[[], list[Request]]) -> N
     }
     (await api.create(ENDPOINT_SLICES, listed)).ok()
     await team.scale(1)
-    await team.until(
-        lambda: any((each.resource, each.verb) == ("services", "get") for each in log()), "it is looked at"
-    )
+    await team.until(lambda: _asked(log(), "services", "get"), "it is looked at")
     await team.kubelet.containers["chat-server-1"].stop()
     (await api.delete(ENDPOINT_SLICES, "mine")).ok()
-    await team.until(lambda: any(each.resource == "pods/exec" for each in log()), "read inside its container")
-    await team.until(lambda: team.state() == "Aborted", "in vain")
+    await team.until(lambda: _asked(log(), "pods/exec"), "read inside its container, in vain")
     (await api.delete(PODS, "chat-server-1", {"gracePeriodSeconds": 0})).ok()
     await team.until(lambda: team.serves(1), "released")
     await team.scale(2)
@@ -318,7 +330,7 @@ async def test_without_an_operator_the_controller_lives_under_its_own_permission
     objects = [each for each in yaml.safe_load_all(await kubectl("kustomize", str(folder))) if each]
     before = len(installation.log())
     await kubectl("apply", "--server-side", "-k", str(folder))
-    await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    await kubectl("wait", "--for=condition=Established", WAIT, "crd", "--all")
 
     def log() -> list[Request]:
         return installation.log()[before:]
@@ -326,14 +338,15 @@ async def test_without_an_operator_the_controller_lives_under_its_own_permission
     async with Api(server, "replicas") as api, Api(server, NAMESPACE) as home:
         await make_namespace(api, "replicas")
         kubeconfig = server.kubeconfig(NAMESPACE, await token_of(home, NAME))
-        async with standalone(api, tmp_path) as team:
-            controller = Process(objects, kubeconfig, team.epoch, tmp_path / "controller.log")
+        async with standalone(api, tmp_path, process_factor=PROCESS_FACTOR) as team:
+            controller = Process(objects, kubeconfig, team, tmp_path / "controller.log")
             await controller.start()
             try:
                 await _run_replicas(team, log)
             finally:
                 status = await controller.stop()
     assert status == 0, (tmp_path / "controller.log").read_text(encoding="utf-8")
+    await _patiently(lambda: _unused(objects, log(), STANDALONE) <= _ASKED_BY_ADMISSION)
     assert [each for each in log() if each.status in (401, 403)] == []
     assert _unused(objects, log(), STANDALONE) == _ASKED_BY_ADMISSION
 

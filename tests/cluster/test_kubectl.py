@@ -11,7 +11,7 @@ import yaml
 
 from controller.api import crds_as_yaml, scaler_crd
 from tests.cluster.api import Api
-from tests.cluster.kubectl import SECONDS, Kubectl, find_kubectl
+from tests.cluster.kubectl import SECONDS, WAIT, Kubectl, find_kubectl
 from tests.cluster.objects import CONFIG_MAPS, GADGETS, config_map, gadget
 from tests.cluster.test_custom_resources import BENCHMARK, scaler
 
@@ -126,7 +126,7 @@ async def test_the_status_is_a_subresource(kubectl: Kubectl):
 async def test_wait_for_a_condition_a_value_and_a_deletion(kubectl: Kubectl, api: Api):
     await kubectl("create", "-f", "-", stdin=scaler())
     waiting = [
-        asyncio.create_task(kubectl("wait", "mds/chat", "--timeout=30s", what))
+        asyncio.create_task(kubectl("wait", "mds/chat", WAIT, what))
         for what in ("--for=condition=Bound", "--for=jsonpath={.status.summary.limitedBy}=step")
     ]
     condition = {
@@ -139,7 +139,7 @@ async def test_wait_for_a_condition_a_value_and_a_deletion(kubectl: Kubectl, api
     status = {"status": {"conditions": [condition], "summary": {"limitedBy": "step"}}}
     await kubectl("patch", "mds", "chat", "--subresource=status", "--type=merge", "-p", yaml.safe_dump(status))
     assert all("condition met" in out for out in await asyncio.gather(*waiting))
-    gone = asyncio.create_task(kubectl("wait", "mds/chat", "--timeout=30s", "--for=delete"))
+    gone = asyncio.create_task(kubectl("wait", "mds/chat", WAIT, "--for=delete"))
     await kubectl("delete", "mds", "chat")
     await gone
 
@@ -155,7 +155,7 @@ async def test_the_definition_can_be_applied_over_itself(kubectl: Kubectl):
     text = crds_as_yaml([scaler_crd()])
     out = await kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
     assert "serverside-applied" in out
-    await kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/{scaler_crd()['metadata']['name']}")
+    await kubectl("wait", "--for=condition=Established", WAIT, f"crd/{scaler_crd()['metadata']['name']}")
 
 
 # ---- any kind --------------------------------------------------------------------------------------------------------

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 from controller.api import MODEL_DEPLOYMENTS, SERVICES
+from controller.embedded.clients import OpenLoopClients
+from hack.generate_manifests import NAME
 from tests.cluster.api import Api
-from tests.cluster.managed import Standalone, standalone
-from tests.cluster.objects import PODS, pod
+from tests.cluster.managed import PROCESS_FACTOR, SECONDS, Standalone, standalone
+from tests.cluster.objects import LEASES, PODS, pod
 
 WHOLE = ["Admitted", "Disqualified", "Withdrawing", "Draining", "Deleting", "Settling", "-"]
 
 
 @pytest.fixture
-async def team(api: Api, tmp_path: Path) -> AsyncIterator[Standalone]:
-    async with standalone(api, tmp_path) as made:
+async def team(request: pytest.FixtureRequest, api: Api, tmp_path: Path) -> AsyncIterator[Standalone]:
+    async with standalone(api, tmp_path, process_factor=getattr(request, "param", None)) as made:
         yield made
 
 
@@ -41,10 +43,20 @@ async def test_a_declared_count_becomes_pods_services_and_a_status(team: Standal
         "RouterReady": "True",
         "WeightsReady": "True",
     }
-    await asyncio.sleep(1.0)
+    await _stands_still(team)
     versions = len(team.targets())
-    await asyncio.sleep(2.0)
+    await team.clock.sleep(40.0)
     assert len(team.targets()) == versions, "a deployment that stands still is not written"
+
+
+async def _stands_still(team: Standalone) -> None:
+    """Twenty model seconds without a write."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            before = len(team.targets())
+            await team.clock.sleep(20.0)
+            if len(team.targets()) == before:
+                return
 
 
 async def test_clients_lose_nothing_while_the_count_goes_up_and_down(team: Standalone):
@@ -59,10 +71,18 @@ async def test_clients_lose_nothing_while_the_count_goes_up_and_down(team: Stand
     assert sorted(team.pods()) == ["chat-server-0"]
     assert team.states() == ["-", *WHOLE, *WHOLE]
     totals = clients.totals
-    assert totals.completed > 0
+    await team.until(lambda: totals.completed, "answered")
     assert (totals.lost, totals.rejected, team.kubelet.cut) == (0, 0, 0), clients.losses
     told = {f"Retirement{state}" for state in (*WHOLE[:-1], "Completed")}
     await team.until(lambda: told <= team.event_reasons(), "events tell of every step")
+
+
+async def _both_busy(team: Standalone) -> tuple[OpenLoopClients, asyncio.Task[None]]:
+    """A request on each of two replicas, which ends only after `release`."""
+    clients, answered = team.ask(count=2)
+    await team.until(lambda: team.running() == 2, "both are busy")
+    team.engine_time.hold()
+    return clients, answered
 
 
 async def test_a_replica_with_a_stream_under_way_is_drained_and_given_back(team: Standalone):
@@ -70,8 +90,7 @@ async def test_a_replica_with_a_stream_under_way_is_drained_and_given_back(team:
     await team.controller()
     await team.until(lambda: team.serves(2), "two replicas serve")
     uid = team.uid("chat-server-1")
-    clients, answered = team.ask(count=2)  # one on each
-    await team.until(lambda: team.running() == 2, "both are busy")
+    clients, answered = await _both_busy(team)
     await team.scale(1)
     await team.until(lambda: team.state() == "Draining", "it drains")
     assert "modeldeployment.gpustack.ai/endpoint-eligible" not in team.pods()["chat-server-1"]["metadata"]["labels"]
@@ -79,22 +98,25 @@ async def test_a_replica_with_a_stream_under_way_is_drained_and_given_back(team:
     await team.until(lambda: team.serves(2), "it is given back")
     assert team.uid("chat-server-1") == uid
     assert "Deleting" not in team.states()
+    team.engine_time.release()
     await answered
     assert clients.totals.completed == 2
     await team.until(lambda: "RetirementAdopted" in team.event_reasons(), "an event tells")
 
 
+@pytest.mark.parametrize("team", [PROCESS_FACTOR], ids=["processes"], indirect=True)
 async def test_a_process_that_is_killed_in_a_retirement_is_followed_by_one_that_ends_it(team: Standalone):
     await team.declare(2)
     first = await team.process(tag="first")
     await team.until(lambda: team.serves(2), "two replicas serve")
     kept = team.uid("chat-server-0")
-    clients, answered = team.ask(count=2)
-    await team.until(lambda: team.running() == 2, "both are busy")
+    clients, answered = await _both_busy(team)
     await team.scale(1)
     await team.until(lambda: team.state() == "Draining", "it drains")
     first.kill()
     await first.wait()
+    (await team.api.delete(LEASES, NAME)).ok()
+    team.engine_time.release()
     await team.process(tag="second")
     await team.until(lambda: team.serves(1), "the second process ends it")
     await answered
@@ -123,17 +145,16 @@ async def test_a_hash_that_somebody_takes_away_or_changes_has_no_replica_made_ag
     await team.until(
         lambda: {"RolloutStopped", "PodSpecHashUnreadable"} <= team.event_reasons(), "events tell of both kinds"
     )
-    await asyncio.sleep(2.0)
+    await team.clock.sleep(40.0)
     assert {name: team.uid(name) for name in team.pods()} == uids
-    assert team.serves(2)
+    await team.until(lambda: team.serves(2), "both serve all the same")
 
 
 async def test_a_pod_of_the_same_name_that_somebody_else_made_is_never_touched(team: Standalone):
     await team.declare(2)
     await team.controller()
     await team.until(lambda: team.serves(2), "two replicas serve")
-    team.ask(count=2)
-    await team.until(lambda: team.running() == 2, "both are busy")
+    await _both_busy(team)
     await team.scale(1)
     await team.until(lambda: team.state() == "Draining", "it drains")
     old = team.objects(PODS)["chat-server-1"]
@@ -144,7 +165,7 @@ async def test_a_pod_of_the_same_name_that_somebody_else_made_is_never_touched(t
     await team.scale(2)
     await team.until(lambda: "FailedCreate" in team.event_reasons(), "its name is taken, and that is said")
     await team.scale(1)
-    await asyncio.sleep(1.0)
+    await team.clock.sleep(20.0)
     found = (await team.api.read(PODS, "chat-server-1")).ok()["metadata"]
     assert (found["uid"], "deletionTimestamp" in found) == (new["metadata"]["uid"], False)
 

@@ -15,7 +15,7 @@ from tests.cluster.servers import RealServer, Server
 
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 # The garbage collector of the real control plane looks for new kinds every thirty seconds.
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 @pytest.fixture(autouse=True)

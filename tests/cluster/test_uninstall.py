@@ -18,8 +18,8 @@ from hack.controlplane import Binaries, ControlPlane
 from hack.generate_manifests import NAME, NAMESPACE, STANDALONE
 from tests.cluster.api import Api
 from tests.cluster.conftest import make_namespace
-from tests.cluster.kubectl import Kubectl, find_kubectl
-from tests.cluster.managed import standalone
+from tests.cluster.kubectl import SECONDS, WAIT, Kubectl, find_kubectl
+from tests.cluster.managed import PROCESS_FACTOR, standalone
 from tests.cluster.objects import CRDS
 from tests.cluster.servers import EmbeddedServer, RealServer, Server
 from tests.cluster.test_manifests import MANIFESTS
@@ -91,7 +91,7 @@ async def test_the_documented_way_leaves_counts_and_terms_and_nothing_that_waits
     assert (delete[:2], release[:2]) == (["kubectl", "delete"], ["mdscaler", "release"])
     await kubectl("apply", "--server-side", "-f", "-", stdin=model_deployment_crd())
     await kubectl("apply", "--server-side", "-f", str(MANIFESTS / "install.yaml"))
-    await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    await kubectl("wait", "--for=condition=Established", WAIT, "crd", "--all")
     namespace = f"team-{'attended' if attended else 'alone'}"
     async with Api(server, namespace) as api:
         await make_namespace(api, namespace)
@@ -105,7 +105,7 @@ async def test_the_documented_way_leaves_counts_and_terms_and_nothing_that_waits
                 await team.until(lambda: _deleting(team), "it waits")
                 kubeconfig = str(server.kubeconfig(NAMESPACE))
                 assert await asyncio.to_thread(run, [*release[1:], "--kubeconfig", kubeconfig]) == 0
-                assert await asyncio.wait_for(waiting.wait(), 30) == 0
+                assert await asyncio.wait_for(waiting.wait(), SECONDS) == 0
             await team.until(lambda: not team.objects(MODEL_DEPLOYMENT_SCALERS), "the scaler is gone")
             await team.until(lambda: "bound-by" not in team.annotations(), "its target is free")
             assert (team.count(), team.annotations()["term"]) == (3, "1")
@@ -124,13 +124,13 @@ async def test_of_standalone_mode_nothing_is_left(server: Server, kubectl: Kubec
     delete, _, permissions, lease, definition, _, deployments, definitions = _commands()
     async with Api(server, "team-standalone") as api:
         await make_namespace(api, "team-standalone")
-        before = await _everything(kubectl)
+        before = await _everything_at_rest(kubectl)
         crds, install = _installation()
         for command in (crds, install):
             await kubectl(*command[1:])
-        await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+        await kubectl("wait", "--for=condition=Established", WAIT, "crd", "--all")
         await kubectl("apply", "--server-side", "-f", "-", stdin=_pool_and_weights(api.namespace))
-        async with standalone(api, tmp_path) as team:
+        async with standalone(api, tmp_path, process_factor=PROCESS_FACTOR) as team:
             await team.declare(1)
             process = await team.process(lease_namespace="default")
             await team.until(lambda: team.serves(1), "a replica serves")
@@ -156,7 +156,7 @@ async def test_of_standalone_mode_nothing_is_left(server: Server, kubectl: Kubec
             await team.until(lambda: not team.pods(), "its Pods are gone")
             # The router was never the controller's.
             await kubectl("delete", "pod", "chat-router", "--namespace", api.namespace, "--force", "--grace-period=0")
-        assert await _everything(kubectl) - before == set()
+        await _until_nothing_is_left(kubectl, before)
 
 
 async def test_a_definition_that_is_deleted_first_waits_for_its_scalers_until_they_are_released(
@@ -165,7 +165,7 @@ async def test_a_definition_that_is_deleted_first_waits_for_its_scalers_until_th
     """What the order is for, and the way out for who did not follow it."""
     await kubectl("apply", "--server-side", "-f", "-", stdin=model_deployment_crd())
     await kubectl("apply", "--server-side", "-f", str(MANIFESTS / "crds" / "modeldeploymentscalers.yaml"))
-    await kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    await kubectl("wait", "--for=condition=Established", WAIT, "crd", "--all")
     async with Api(server, "team-hasty") as api:
         await make_namespace(api, "team-hasty")
         async with world(api, tmp_path) as team:
@@ -178,7 +178,7 @@ async def test_a_definition_that_is_deleted_first_waits_for_its_scalers_until_th
             ]
             kubeconfig = str(server.kubeconfig("team-hasty"))
             assert await asyncio.to_thread(run, ["release", "--all", "--kubeconfig", kubeconfig]) == 0
-            assert await asyncio.wait_for(waiting.wait(), 30) == 0
+            assert await asyncio.wait_for(waiting.wait(), SECONDS) == 0
             assert "bound-by" not in annotations((await api.read(MODEL_DEPLOYMENTS, "chat")).ok())
 
 
@@ -190,6 +190,28 @@ async def _everything(kubectl: Kubectl) -> set[tuple[str, str, str]]:
     found = await kubectl("get", ",".join(sorted(kinds)), "--all-namespaces", "-o", listed)
     rows = {(kind, namespace, name) for kind, namespace, name in (line.split("|") for line in found.split())}
     return {each for each in rows if each[2] != "kube-root-ca.crt"}
+
+
+async def _everything_at_rest(kubectl: Kubectl) -> set[tuple[str, str, str]]:
+    """Once a control plane that has just started makes nothing new any more."""
+    found = await _everything(kubectl)
+    async with asyncio.timeout(SECONDS):
+        while True:
+            await asyncio.sleep(2.0)
+            before, found = found, await _everything(kubectl)
+            if found == before:
+                return found
+
+
+async def _until_nothing_is_left(kubectl: Kubectl, before: set[tuple[str, str, str]]) -> None:
+    """Dependants go a while after their owners."""
+    left = set[tuple[str, str, str]]()
+    try:
+        async with asyncio.timeout(SECONDS):
+            while left := await _everything(kubectl) - before:
+                await asyncio.sleep(0.5)
+    except TimeoutError:
+        raise AssertionError(f"left: {sorted(left)}") from None
 
 
 def _pool_and_weights(namespace: str) -> str:

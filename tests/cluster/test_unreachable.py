@@ -68,6 +68,8 @@ class Engine:
 class Unreachable(Standalone):
     """A namespace on a node that answers `exec` and nothing else."""
 
+    scrape_timeout_seconds = 2.0  # nobody answers
+
     def __init__(self, api: Api, directory: Path, kubelet: ExecServer) -> None:
         super().__init__(api, directory)
         self._exec = kubelet
@@ -146,8 +148,8 @@ async def test_a_replica_that_only_its_kubelet_reaches_is_withdrawn_from_slices_
         listed = (await api.list(ENDPOINT_SLICES, labelSelector="kubernetes.io/service-name=chat-server")).ok()
         assert _addresses(listed) == {team.pods()["chat-server-0"]["status"]["podIP"]}
         await team.until(lambda: len(kubelet.commands) >= 2, "read through the kubelet")
+        await team.until(lambda: "in flight" in team.md_status()["retirement"]["reason"], "and told")
         assert team.state() == "Draining"
-        assert "in flight" in team.md_status()["retirement"]["reason"]
         engine.running = 0
         await team.until(lambda: not team.state() and len(team.pods()) == 1, "idle, and gone")
         await team.until(lambda: "RetirementCompleted" in team.event_reasons(), "an event tells")

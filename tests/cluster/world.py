@@ -3,7 +3,8 @@
 The world plays the operator and the kubelet: for every declared replica of a target there is soon a Ready Pod with an
 engine of its own, and the load is spread over the engines. Everything goes through HTTP, and what the server says is
 known from watches alone, so that the same cases run on any server. Model time runs fast: an interval of five seconds
-passes in a quarter of a second.
+passes in a quarter of a second. It passes only as fast as this process and the server keep up, unless controllers run
+in processes of their own: those need a clock that can be shared, and their cases must bear a busy machine by themselves.
 """
 
 from __future__ import annotations
@@ -27,19 +28,27 @@ from controller.api import (
     find_condition,
     parse_status,
 )
-from controller.foundation import Resource, ScaledClock, format_time, wall_now
-from controller.foundation.settings import ClockSettings, ControllerSettings, DeploymentsMode, LeaderElectionSettings
+from controller.foundation import Clock, Resource, ScaledClock, format_time, wall_now
+from controller.foundation.settings import ControllerSettings, DeploymentsMode, LeaderElectionSettings
 from controller.kube import LeaseTimes, load_connection
 from controller.wiring import Controller
 from tests.cluster.api import MERGE_PATCH, Api, Body
 from tests.cluster.objects import NODES, PODS
 from tests.reconcile.scripted_engine import ScriptedEngine
+from tests.steady_clock import SteadyClock
 
 FACTOR = 20.0
-SECONDS = 60.0  # of wall time, for a loaded machine; a passing case needs a few
+SECONDS = 180.0  # of wall time, for a loaded machine; a passing case needs a few
 NODE = "conformance"
 BEAT_SECONDS = 5.0
-ELECTION = LeaderElectionSettings("scaler", "", 2.0, 1.2, 0.3)
+# A steady clock may fall behind the wall clock; what the server writes with its time must not lie in the future.
+_LEAD_SECONDS = 600.0
+# So much, and so little, that no error of measurement changes what is wanted: for clocks that run on while a machine is
+# busy, where a stall between an engine and who reads it is a wrong rate.
+FLOOD = (180_000.0, 60_000.0)
+TRICKLE = (3.0, 1.0)
+# Nobody takes the Lease away from a leader whose process stands still for a while; one that stops gives it back.
+ELECTION = LeaderElectionSettings("scaler", "", 120.0, 100.0, 0.3)
 _addresses = itertools.count(1)
 _PREFIX = "scaling.worker.gpustack.ai/"
 
@@ -65,13 +74,16 @@ class World:
 
     kinds: tuple[Resource, ...] = (MODEL_DEPLOYMENTS, MODEL_DEPLOYMENT_SCALERS, EVENTS)
     deployments = DeploymentsMode.EXTERNAL  # the world plays the operator
-    scrape_timeout_seconds = 0.2
+    scrape_timeout_seconds = SECONDS
 
-    def __init__(self, api: Api, directory: Path) -> None:
+    def __init__(self, api: Api, directory: Path, *, process_factor: float | None = None) -> None:
+        """`process_factor`: controllers are processes, and this is how fast the clock runs that they share."""
         self.api = api
         self.directory = directory
         self.epoch = wall_now()
-        self.clock = ScaledClock(self.epoch, FACTOR)
+        self.factor = process_factor or FACTOR
+        self.steady = SteadyClock(self.epoch + _LEAD_SECONDS, FACTOR, self._answered)
+        self.clock: Clock = ScaledClock(self.epoch, process_factor) if process_factor else self.steady
         self.kubeconfig = api.server.kubeconfig(api.namespace)
         self._mirrors = {kind: Mirror() for kind in self.kinds}
         self._followers: list[asyncio.Task[None]] = []
@@ -81,6 +93,7 @@ class World:
         self._changed = asyncio.Event()
 
     async def start(self) -> None:
+        self.steady.start()
         assert (await self.api("POST", NODES.path(), {"metadata": {"name": NODE}})).status in (201, 409)
         await self._beat()
         self._followers = [asyncio.create_task(self._keep_beating())]
@@ -88,6 +101,12 @@ class World:
         self._followers.append(asyncio.create_task(self._operate()))
 
     async def stop(self) -> None:
+        try:
+            await self._take_down()
+        finally:
+            await self.steady.stop()
+
+    async def _take_down(self) -> None:
         for name in list(self._controllers):
             await self.stop_controller(name)
         for follower in self._followers:
@@ -109,8 +128,10 @@ class World:
         }
         return (await self.api.create(MODEL_DEPLOYMENTS, body, fieldManager="kubectl")).ok()
 
-    async def scaler(self, name: str = "chat", *, target: str = "chat", mode: str = "Active", **spec: Any) -> Body:
-        """A TokenThroughput scaler of 1 to 5 replicas of 1,000 tokens/s, with short windows."""
+    async def scaler(
+        self, name: str = "chat", *, target: str = "chat", mode: str = "Active", most: int = 5, **spec: Any
+    ) -> Body:
+        """A TokenThroughput scaler of 1 to `most` replicas of 1,000 tokens/s, with short windows."""
         throughput = {"targetTokensPerSecond": "1000", "stableWindowSeconds": 20, "panicWindowSeconds": 10}
         body = {
             "apiVersion": MODEL_DEPLOYMENT_SCALERS.api_version,
@@ -120,7 +141,7 @@ class World:
                 "targetRef": {"name": target},
                 "mode": mode,
                 "sampling": {"intervalSeconds": 5, "pendingTimeoutSeconds": 1200},
-                "roles": [{"name": "server", "minReplicas": 1, "maxReplicas": 5}],
+                "roles": [{"name": "server", "minReplicas": 1, "maxReplicas": most}],
                 "algorithm": {"type": "TokenThroughput", "tokenThroughput": throughput},
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": 20}},
                 **spec,
@@ -132,6 +153,14 @@ class World:
         """From now on the engines serve this much together."""
         self._load = (prompt_tokens_per_second, generation_tokens_per_second)
         self._balance()
+
+    async def _answered(self) -> None:
+        """Returns once the server has answered something."""
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                await self.api("GET", "/version")
+                return
+            await asyncio.sleep(0.1)  # it is being restarted
 
     # ---- the operator and the kubelet --------------------------------------------------------------------------------
 
@@ -313,13 +342,12 @@ class World:
             leader_election=election_settings,
             metrics_address=None,
             health_address=None,
-            clock=ClockSettings(self.epoch, FACTOR),
             deployments=self.deployments,
             record_directory=self.directory / "records",
             scrape_timeout_seconds=self.scrape_timeout_seconds,
-            grace_seconds=5.0,
+            grace_seconds=SECONDS,
         )
-        controller = Controller(settings, await load_connection(settings.kubeconfig), times, "test")
+        controller = Controller(settings, await load_connection(settings.kubeconfig), times, "test", self.clock)
         self._controllers[identity] = (controller, asyncio.create_task(controller.run(handle_signals=False)))
         return controller
 
@@ -347,9 +375,9 @@ def annotations(target: Body) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def world(api: Api, directory: Path) -> AsyncIterator[World]:
+async def world(api: Api, directory: Path, *, process_factor: float | None = None) -> AsyncIterator[World]:
     """A world that is taken down afterwards."""
-    made = World(api, directory)
+    made = World(api, directory, process_factor=process_factor)
     await made.start()
     try:
         yield made

@@ -18,6 +18,7 @@ from controller.kube import (
     LeaseSpec,
     NotLeader,
     StreamingSupport,
+    TimeBudget,
     WorkQueue,
     merge_patch,
 )
@@ -33,6 +34,12 @@ HANG = 1e6
 FINAL = {"ns/a": "30", "ns/z": "31"}
 # Every state that the scripts below send.
 SENT = {("ns/a", "1"), ("ns/a", "12"), ("ns/a", "30"), ("ns/b", "2"), ("ns/c", "3"), ("ns/z", "31"), ("ns/old", "1")}
+
+
+@pytest.fixture(autouse=True)
+def _rest_at_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real time decides whether long work rests; here it always does, so that each run has the same awaits."""
+    monkeypatch.setattr(TimeBudget, "spent", lambda _: True)
 
 
 class SlowClient(ScriptedClient):
@@ -165,7 +172,8 @@ async def test_a_cancelled_write_gives_its_slot_back(server: ScriptedServer) -> 
         interrupted = Interrupted(client.patch(THING, "a", merge_patch({"a": 1}), "ns"), at)
         await asyncio.wait((interrupted.task,), timeout=30)
         assert interrupted.task.done()
-        assert interrupted.task.cancelled() is bool(at), f"at await {at}"
+        # How often sockets make it wait differs a little from run to run.
+        assert interrupted.task.cancelled() is (interrupted.suspensions >= at > 0), f"at await {at}"
         await asyncio.sleep(1)
         server.steps.clear()
         server.script(answer({"fine": True}))

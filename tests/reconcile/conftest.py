@@ -14,13 +14,15 @@ from tests.reconcile.harness import World, world
 
 # Processes live by the machine's clock.
 _WITH_PROCESSES = {"test_processes.py"}
+# Real time that the kernel has for what one end of a connection sent to reach the other, before time goes on without it.
+_GRACE_SECONDS = 0.005
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     if item.path.name in _WITH_PROCESSES:
-        return {"ordinary": asyncio.SelectorEventLoop}
-    return {"virtual": VirtualTimeLoop}
+        return {"ordinary": asyncio.new_event_loop}
+    return {"virtual": lambda: VirtualTimeLoop(grace_seconds=_GRACE_SECONDS)}
 
 
 @pytest.fixture(autouse=True)

@@ -43,9 +43,7 @@ from tests.reconcile.scripted_engine import ScriptedEngine
 
 FACTOR = 100.0
 EPOCH_SECONDS = 1_800_000_000.0  # of virtual time; whole, so that what is dated in seconds falls alike in every run
-TIMEOUT_SECONDS = (
-    120.0  # of the loop's time: three model hours, or what only a hang exceeds; a passing test needs a few
-)
+TIMEOUT_SECONDS = 120.0  # of the loop's time, and three hours of model time: only what hangs takes so long
 # Loopback addresses of this process' own: several test runs may share a machine.
 _NETWORK = f"127.{64 + os.getpid() % 128}"
 _addresses = itertools.count(os.getpid() * 7 % 50_000)
@@ -197,14 +195,15 @@ class World:
         while True:
             number = next(_addresses)
             engine = ScriptedEngine(self.clock, f"{_NETWORK}.{number // 250 % 250}.{number % 250 + 1}")
-            self.engines.append(engine)
             try:
                 await engine.start()
             except OSError as taken:
+                await engine.stop()
                 if taken.errno != errno.EADDRINUSE:
                     raise
-                continue
-            return engine
+            else:
+                self.engines.append(engine)
+                return engine
 
     async def loaded(self, name: str = "chat") -> ScriptedEngine:
         """A target of one Ready replica that serves 2,400 tokens/s, and a scaler that will want three."""
@@ -271,6 +270,14 @@ class World:
 
     def event_reasons(self) -> set[str]:
         return {event["reason"] for event in self.server.list(EVENTS, "team")}
+
+    def answers(self, verb: str, resource: str, agent: str = "") -> list[int]:
+        """The HTTP status of each such request, in the order of the answers."""
+        return [
+            record.status
+            for record in self.server.requests
+            if (record.info.verb, record.info.resource) == (verb, resource) and record.info.user_agent.startswith(agent)
+        ]
 
     # ---- time --------------------------------------------------------------------------------------------------------
 

@@ -56,14 +56,17 @@ async def test_killed_between_the_memory_and_the_shrink_the_next_one_waits_for_i
 
 async def test_a_count_write_that_was_held_up_until_the_next_leader_came_is_refused(team: World):
     await team.loaded()
-    # Claim, then counts: the second patch of the target waits until the next leader has raised the term.
-    team.faults.add(Delay(0.5), verb="patch", resource="modeldeployments", user_agent=FIRST, nth=2)
+    # Claim, then counts: the second patch of the target waits until the next leader has raised the term and written its own.
+    team.faults.add(Delay(2.0), verb="patch", resource="modeldeployments", user_agent=FIRST, nth=2)
     await team.controller("first")
     await team.until(lambda: team.annotations().get("term") == "1", "claimed")
     await team.until(lambda: team.status().summary and team.status().summary.desired == "server=3", "about to write")
     await team.controller("second")
     await team.until(lambda: team.annotations()["term"] == "2", "the next leader has it")
     await team.until(lambda: team.count() == 3, "and grows it")
+    assert team.answers("patch", "modeldeployments", FIRST) == [200], "the first one's counts are still on their way"
+    await team.until(lambda: len(team.answers("patch", "modeldeployments", FIRST)) > 1, "they arrive")
+    assert team.answers("patch", "modeldeployments", FIRST) == [200, 422]
     await team.quiet(100)
     assert team.counts() == [1, 3]
     assert team.annotations()["term"] == "2", "whoever was overtaken never raises again"

@@ -23,6 +23,9 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 WIDGET_CRD: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("widgets.yaml").read_text())
 
+# Of patience with what has to come; nothing here takes longer than a moment, but a loaded machine may.
+SECONDS = 120.0
+
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -153,7 +156,7 @@ class Stream:
         self.response = response
 
     async def next(self) -> dict[str, Any]:
-        line = await asyncio.wait_for(self.response.content.readline(), 60)
+        line = await asyncio.wait_for(self.response.content.readline(), SECONDS)
         assert line.endswith(b"\n"), f"the stream ended with {line!r}"
         found: dict[str, Any] = orjson.loads(line)
         return found
@@ -165,7 +168,7 @@ class Stream:
 
     async def rest(self) -> bytes:
         """What still comes until the end."""
-        return await asyncio.wait_for(self.response.content.read(), 60)
+        return await asyncio.wait_for(self.response.content.read(), SECONDS)
 
     async def is_silent(self, seconds: float = 0.05) -> bool:
         try:
@@ -191,7 +194,7 @@ async def start() -> AsyncIterator[Start]:
         server = ApiServer(**options)
         server.install_crd(WIDGET_CRD)
         await server.start()
-        client = Client(server, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)))
+        client = Client(server, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)))
         clients.append(client)
         return client
 

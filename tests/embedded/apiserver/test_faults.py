@@ -27,7 +27,7 @@ from controller.embedded.apiserver.faults import (
     plain_too_many_requests,
     too_many_requests,
 )
-from tests.embedded.apiserver.conftest import CONFIG_MAPS, WIDGETS, Client, config_map, widget
+from tests.embedded.apiserver.conftest import CONFIG_MAPS, SECONDS, WIDGETS, Client, config_map, widget
 
 PATH = CONFIG_MAPS.path("default")
 
@@ -106,7 +106,7 @@ async def raw_watch(api: Client) -> bytes:
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET {PATH}?watch=1 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     try:
-        return await asyncio.wait_for(reader.read(), 60)
+        return await asyncio.wait_for(reader.read(), SECONDS)
     finally:
         writer.close()
 

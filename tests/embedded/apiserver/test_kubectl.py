@@ -14,7 +14,7 @@ import yaml
 
 from controller.embedded.apiserver import ApiServer
 from controller.foundation import WallClock
-from tests.embedded.apiserver.conftest import WIDGET_CRD, widget
+from tests.embedded.apiserver.conftest import SECONDS, WIDGET_CRD, widget
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl on this machine: its cases did not run")
@@ -42,7 +42,7 @@ class Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
+        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), SECONDS)
         return process.returncode or 0, out.decode(), err.decode()
 
     async def __call__(self, *arguments: str, stdin: str = "") -> str:
@@ -123,12 +123,12 @@ async def test_get_watch_shows_changes(kubectl: Kubectl) -> None:
     )
     assert process.stdout is not None
     try:
-        first = await asyncio.wait_for(process.stdout.readline(), 60)
+        first = await asyncio.wait_for(process.stdout.readline(), SECONDS)
         assert first.split()[:2] == [b"one", b"Shadow"]
         while not any(record.info.verb == "watch" for record in kubectl.server.requests):
             await asyncio.sleep(0.01)
         kubectl.server.put(widget(mode="Active"))
-        second = await asyncio.wait_for(process.stdout.readline(), 60)
+        second = await asyncio.wait_for(process.stdout.readline(), SECONDS)
         assert second.split()[:2] == [b"one", b"Active"]
     finally:
         process.kill()
@@ -137,7 +137,7 @@ async def test_get_watch_shows_changes(kubectl: Kubectl) -> None:
 
 async def test_wait_for_conditions_and_values(kubectl: Kubectl) -> None:
     kubectl.server.put(widget())
-    waiting = asyncio.ensure_future(kubectl("wait", "--for=condition=Ready", "wd/one", "--timeout=10s"))
+    waiting = asyncio.ensure_future(kubectl("wait", "--for=condition=Ready", "wd/one", "--timeout=60s"))
     while not any(record.info.verb == "watch" for record in kubectl.server.requests):
         await asyncio.sleep(0.01)
     await kubectl(
@@ -145,7 +145,7 @@ async def test_wait_for_conditions_and_values(kubectl: Kubectl) -> None:
         "-p", '{"status":{"conditions":[{"type":"Ready","status":"True","reason":"AllGood"}]}}',
     )  # fmt: skip
     assert "condition met" in await waiting
-    assert "condition met" in await kubectl("wait", "--for=jsonpath={.spec.mode}=Shadow", "wd/one", "--timeout=5s")
+    assert "condition met" in await kubectl("wait", "--for=jsonpath={.spec.mode}=Shadow", "wd/one", "--timeout=60s")
     assert "AllGood" in await kubectl("get", "wd", "one")
 
 

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from controller.embedded.apiserver.storage import Store
-from tests.embedded.apiserver.conftest import CONFIG_MAPS, WIDGETS, Client, Start, config_map, widget
+from tests.embedded.apiserver.conftest import CONFIG_MAPS, SECONDS, WIDGETS, Client, Start, config_map, widget
 
 
 def names(answer: Any) -> list[str]:
@@ -167,7 +167,7 @@ async def test_the_future_is_too_large_a_resource_version(api: Client) -> None:
 
 
 async def test_a_read_waits_for_a_resource_version_that_is_about_to_come(start: Start) -> None:
-    api = await start(future_wait_seconds=5.0)
+    api = await start(future_wait_seconds=SECONDS)
     wanted = api.server.store.resource_version + 1
     reading = asyncio.ensure_future(api.get(CONFIG_MAPS.path("default"), resourceVersion=wanted))
     await asyncio.sleep(0.02)

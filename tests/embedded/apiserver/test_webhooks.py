@@ -79,10 +79,10 @@ def denying(**status: Any) -> Verdict:
 
 
 async def test_a_validating_webhook_sees_each_write_and_may_refuse(api: Client, hook: Hook) -> None:
-    api.server.put(configuration(hook.url, timeoutSeconds=3))
+    api.server.put(configuration(hook.url, timeoutSeconds=30))
     assert (await api.create(WIDGETS, widget())).status == 201
     seen = hook.requests[0]
-    assert (seen["operation"], seen["name"], seen["namespace"], seen["timeout"]) == ("CREATE", "one", "default", "3s")
+    assert (seen["operation"], seen["name"], seen["namespace"], seen["timeout"]) == ("CREATE", "one", "default", "30s")
     assert seen["object"]["spec"]["interval"] == 15, "defaults come before admission"
     assert seen["oldObject"] is None
     assert seen["userInfo"]["username"] == "system:anonymous"
