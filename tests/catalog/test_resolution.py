@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from catalog.workload_mix import MixRefusal
 from controller.api import PointSelection, PriorReason, PriorWorkload
 from tests.catalog.builders import DATA, load, point_document, profile_document
 from tests.catalog.test_inference import ROLE, SECRET
+from tests.work import counted
 
 TARGETS = LatencyTargets(2000, 33)
 GPT_OSS = "Server/openai/gpt-oss-120b/fp4/vllm/nvidia-h200/gpus=1,tp=1"
@@ -340,7 +340,7 @@ def test_a_planted_secret_never_reaches_the_message_of_a_resolution() -> None:
     assert "[redacted]" in prior.message
 
 
-def test_a_thousand_roles_against_a_thousand_profiles_take_half_a_second() -> None:
+def test_a_thousand_roles_against_a_thousand_profiles_look_at_few_of_them() -> None:
     profiles = [
         profile_document(
             model={"name": f"Qwen/Model-{n // 2}"},
@@ -355,9 +355,9 @@ def test_a_thousand_roles_against_a_thousand_profiles_take_half_a_second() -> No
         RoleRequest(f"r{n}", _known(QWEN.replace("Qwen3-8B", f"Model-{n}")), TARGETS, observed=_observed(4.0))
         for n in range(1000)
     ]
-    start = time.process_time()
-    priors: list[RolePrior] = [resolve_role(catalog, request) for request in requests]
-    assert time.process_time() - start < 0.5
+    priors: list[RolePrior]
+    priors, calls = counted(lambda: [resolve_role(catalog, request) for request in requests])
+    assert calls < 1000 * 400, "twice what was counted for a role, whatever the number of profiles"
     assert [prior.reason for prior in priors].count(PriorReason.CATALOG_RESOLVED) == 500
 
 

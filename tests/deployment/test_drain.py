@@ -15,6 +15,7 @@ from controller.engines import Scraper
 from controller.foundation import ManualClock
 from controller.kube import KubeClient, NotFound, ServerFailed
 from tests.deployment.builders import deployment, group, pod, single
+from tests.deployment.patience import PATIENCE_SECONDS
 
 VLLM = 'vllm:num_requests_running{{engine="0",model_name="{0}"}} {1}\nvllm:num_requests_waiting{{engine="0",model_name="{0}"}} {2}\n'
 ENCODER = 'sglang:encoder_requests_received_total{modality="image"} 2.0\n'
@@ -131,7 +132,7 @@ async def _served(body: str | int, then: Callable[[str], Any]) -> Any:
     try:
         port = runner.addresses[0][1]
         async with Scraper(
-            clock=ManualClock(), timeout_seconds=5.0, dial=lambda _host, _port: ("127.0.0.1", port)
+            clock=ManualClock(), timeout_seconds=PATIENCE_SECONDS, dial=lambda _host, _port: ("127.0.0.1", port)
         ) as scraper:
             return await then(scraper)  # type: ignore[arg-type]
     finally:

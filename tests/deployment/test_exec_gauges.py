@@ -12,13 +12,14 @@ import pytest
 from aiohttp import web
 
 from controller.api import ModelDeployment, Pod
-from controller.deployment import HttpGauges, Load, MemberLoad, metrics_read
+from controller.deployment import HttpGauges, Load, MemberLoad, exec_gauges, metrics_read
 from controller.deployment.exec_gauges import MAX_BODY_BYTES, ExecGauges, WithFallback
 from controller.engines import Scraper
 from controller.foundation import ManualClock
 from controller.kube import Connection, ExecResult, Forbidden, PodExec
 from tests.deployment.builders import deployment, pod
 from tests.deployment.kubelet_exec import ExecServer
+from tests.deployment.patience import PATIENCE_SECONDS
 
 VLLM = 'vllm:num_requests_running{{engine="0",model_name="m"}} {0}\nvllm:num_requests_waiting{{engine="0",model_name="m"}} 0\n'
 ELSEWHERE = "192.0.2.1"  # TEST-NET: nobody is there
@@ -46,7 +47,10 @@ def member(port: int, address: str = ELSEWHERE) -> Pod:
 
 
 @pytest.fixture
-async def kubelet() -> AsyncIterator[ExecServer]:
+async def kubelet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ExecServer]:
+    # A busy machine may need longer to start Python than a read may last, and then for each address.
+    monkeypatch.setattr(exec_gauges, "READ_SECONDS", 3 * PATIENCE_SECONDS)
+    monkeypatch.setattr(exec_gauges, "_URL_SECONDS", PATIENCE_SECONDS)
     made = ExecServer()
     # An engine's environment may well name a proxy, which must not be asked for our own address.
     made.environment = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
@@ -171,7 +175,7 @@ async def test_where_all_can_be_reached_nothing_is_run():
 
 
 async def test_a_port_that_is_closed_to_us_is_one_that_cannot_be_reached():
-    async with Scraper(clock=ManualClock(), timeout_seconds=1.0) as scraper:
+    async with Scraper(clock=ManualClock(), timeout_seconds=PATIENCE_SECONDS) as scraper:
         (closed,) = await HttpGauges(scraper).read(deployment(), [member(1, "127.0.0.1")])
         async with engine("", 503) as port:
             (refused,) = await HttpGauges(scraper).read(deployment(), [member(port, "127.0.0.1")])

@@ -15,6 +15,7 @@ from controller.foundation import ManualClock
 from controller.kube import Forbidden, KubeClient
 from tests.deployment.builders import deployment, pod
 from tests.deployment.direct import DirectClient
+from tests.deployment.patience import PATIENCE_SECONDS
 from tests.deployment.routers import FakeRouter
 
 MEMBER = pod(address="198.18.0.1")
@@ -85,7 +86,7 @@ async def routers() -> AsyncIterator[tuple[FakeRouter, FakeRouter]]:
 
 
 async def _ask(*routers: FakeRouter) -> Sighting:
-    views = RouterViews(lambda _: [router.url for router in routers], timeout_seconds=1.0)
+    views = RouterViews(lambda _: [router.url for router in routers], timeout_seconds=PATIENCE_SECONDS)
     try:
         return await views.look(deployment(), [MEMBER])
     finally:
@@ -173,7 +174,7 @@ DUAL = decode_view(
 )
 async def test_however_a_router_spells_a_worker(routers: tuple[FakeRouter, FakeRouter], url: str, listing: Listing):
     routers[0].holds({"url": url})
-    views = RouterViews(lambda _: [routers[0].url], timeout_seconds=1.0)
+    views = RouterViews(lambda _: [routers[0].url], timeout_seconds=PATIENCE_SECONDS)
     try:
         assert (await views.look(deployment(), [DUAL])).listing is listing
         (view,) = await views.views(deployment(), [DUAL])
@@ -189,7 +190,7 @@ async def test_a_worker_that_gets_nothing_new_may_have_any_name(routers: tuple[F
 
 
 async def test_a_router_that_is_declared_and_not_there_is_unknown():
-    views = RouterViews(lambda _: [], timeout_seconds=1.0)
+    views = RouterViews(lambda _: [], timeout_seconds=PATIENCE_SECONDS)
     found = await views.look(deployment(router={"name": "vllm-router"}), [MEMBER])
     assert found.listing is Listing.UNKNOWN
     assert "vllm-router" in found.note

@@ -39,6 +39,7 @@ from controller.foundation import ManualClock, Resource, format_time
 from controller.kube import ConsistencyStore, EventType, KubeClient, ObjectRef, ReconcileOutcome, RequeueAfter
 from tests.deployment.builders import deployment_body
 from tests.deployment.direct import DirectClient, Fail, Moment
+from tests.deployment.patience import PATIENCE_SECONDS
 
 KEY = "team/chat"
 TWO: list[dict[str, Any]] = [{"name": "server", "replicas": 2}]
@@ -103,7 +104,7 @@ class World:
         self.metrics: DeploymentMetrics = metrics or NoMetrics()
         self.events: list[tuple[str, str, str]] = []  # type, reason, note
         self.routers: list[str] = []  # addresses of routers
-        self.views = RouterViews(lambda _: self.routers)
+        self.views = RouterViews(lambda _: self.routers, timeout_seconds=PATIENCE_SECONDS)
         self.slow: set[str] = set()  # names of Pods that do not become Ready
         self.homeless: set[str] = set()  # names of Pods that no node has a place for
         self.crashes = 0

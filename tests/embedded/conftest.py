@@ -1,36 +1,49 @@
-"""Fixtures of the embedded world: a fast clock, quick engines, an HTTP session."""
+"""Fixtures of the embedded world: virtual time, quick engines, an HTTP session.
+
+Every async test of this room but those of the API server runs on virtual time: sockets are real, and what happens in a
+second does not depend on the machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import aiohttp
 import pytest
 
 from controller.embedded.engine import EngineConfig, EngineServer, EngineState
 from controller.embedded.loopback import LoopbackAddresses
-from controller.foundation import ScaledClock, wall_now
 from controller.plant import ServiceTime
+from controller.testing import LoopClock, VirtualTimeLoop
 
-# 20 ms a decode step and 20,000 prompt tokens a second in model time; a hundred model seconds pass in one of wall time.
+# 20 ms a decode step and 20,000 prompt tokens a second.
 SERVICE = ServiceTime(20_000.0, (1, 8), (0.020, 0.024))
 
 StartEngine = Callable[..., Awaitable[EngineServer]]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.parent.name == "apiserver":
+        return {"real": asyncio.SelectorEventLoop}
+    return {"virtual": VirtualTimeLoop}
+
+
 @pytest.fixture
-def clock() -> ScaledClock:
-    return ScaledClock(wall_now(), 100.0)
+def clock() -> LoopClock:
+    return LoopClock()
 
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
+    """Without time-outs: an answer that never comes is a deadlock, and the loop says so."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
         yield session
 
 
 @pytest.fixture
-async def start_engine(clock: ScaledClock) -> AsyncIterator[StartEngine]:
+async def start_engine(clock: LoopClock) -> AsyncIterator[StartEngine]:
     """Starts engines and stops them after the test; waits until they serve unless told not to."""
     addresses = LoopbackAddresses()
     started: list[EngineServer] = []

@@ -15,12 +15,13 @@ from controller.embedded.census import Census, RoleCounts
 from controller.embedded.contract import MODEL_DEPLOYMENTS, PODS
 from controller.embedded.manifests import RoleManifest, model_deployment_manifest, namespace_manifest
 from controller.embedded.pods import router_pod
-from controller.foundation import ScaledClock
+from controller.foundation import Clock
 from tests.embedded.pods import pod
+from tests.embedded.waiting import until
 
 
 class Bench:
-    def __init__(self, clock: ScaledClock, api: ApiServer, census: Census) -> None:
+    def __init__(self, clock: Clock, api: ApiServer, census: Census) -> None:
         self.clock, self.api, self.census = clock, api, census
 
     def declare(self, prefill: int, decode: int) -> None:
@@ -42,13 +43,11 @@ class Bench:
         self.api.put(pod(name, labels=role | ordinal) | {"status": status})
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                await self.clock.sleep(0.3)
+        await until(condition, self.clock)
 
 
 @pytest.fixture
-async def bench(clock: ScaledClock) -> AsyncIterator[Bench]:
+async def bench(clock: Clock) -> AsyncIterator[Bench]:
     api = ApiServer(clock=clock)
     await api.start()
     api.install_crd(model_deployment_crd())

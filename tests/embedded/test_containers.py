@@ -10,7 +10,7 @@ from controller.embedded.containers import EngineRuntime, SilentContainer, engin
 from controller.embedded.engine import EngineConfig, EngineDialect, EngineKind, EngineServer, EngineState
 from controller.embedded.loopback import LoopbackAddresses
 from controller.embedded.pods import AssignedPod, read_pod
-from controller.foundation import ScaledClock
+from controller.foundation import Clock, ManualClock
 from tests.embedded.conftest import SERVICE
 from tests.embedded.pods import pod
 
@@ -58,9 +58,9 @@ def test_the_command_line_tells_the_engine_and_its_flags() -> None:
     assert (config.max_num_seqs, config.model_name) == (5, "m")
 
 
-def test_the_kind_of_role_decides_what_hardware_an_engine_has(clock: ScaledClock) -> None:
+def test_the_kind_of_role_decides_what_hardware_an_engine_has() -> None:
     other = replace(BASE, max_num_batched_tokens=123)
-    made = EngineRuntime(clock, {EngineKind.SERVER: BASE, EngineKind.PREFILL: other})(
+    made = EngineRuntime(ManualClock(), {EngineKind.SERVER: BASE, EngineKind.PREFILL: other})(
         assigned(kind="prefill"), lambda: None
     )
     assert isinstance(made, EngineServer)
@@ -77,7 +77,7 @@ def test_the_kind_of_role_decides_what_hardware_an_engine_has(clock: ScaledClock
     ],
 )
 async def test_other_containers_only_run(
-    subject: AssignedPod, warned: bool, clock: ScaledClock, caplog: pytest.LogCaptureFixture
+    subject: AssignedPod, warned: bool, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = EngineRuntime(clock, {EngineKind.SERVER: BASE})(subject, lambda: None)
     assert isinstance(made, SilentContainer)

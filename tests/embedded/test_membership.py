@@ -14,12 +14,13 @@ from controller.embedded.manifests import namespace_manifest
 from controller.embedded.membership import Membership
 from controller.embedded.pods import PodFacts, pod_status, read_pod
 from controller.embedded.router import Router
-from controller.foundation import ScaledClock
+from controller.foundation import Clock
 from tests.embedded.pods import pod
+from tests.embedded.waiting import until
 
 
 @pytest.fixture
-async def api(clock: ScaledClock) -> AsyncIterator[ApiClient]:
+async def api(clock: Clock) -> AsyncIterator[ApiClient]:
     server = ApiServer(clock=clock)
     await server.start("127.0.0.1", 0)
     server.put(namespace_manifest("demo"))
@@ -42,13 +43,11 @@ async def serving(api: ApiClient, name: str, deployment: str, address: str) -> N
         pytest.param("", {"chat-server-0", "mine-server-0"}, id="without a deployment it takes every Pod"),
     ],
 )
-async def test_whose_pods_a_router_uses(api: ApiClient, clock: ScaledClock, deployment: str, members: set[str]) -> None:
+async def test_whose_pods_a_router_uses(api: ApiClient, clock: Clock, deployment: str, members: set[str]) -> None:
     await serving(api, "mine-server-0", "mine", "127.1.2.4")
     await serving(api, "chat-server-0", "chat", "127.1.2.3")
     router = Router(clock)
     following = asyncio.create_task(Membership(api, "demo", router, deployment).run())
-    async with asyncio.timeout(60):
-        while not router.members:
-            await clock.sleep(1.0)
+    await until(lambda: router.members, clock)
     following.cancel()
     assert {view.member.name for view in router.members} == members

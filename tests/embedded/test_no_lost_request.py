@@ -1,4 +1,5 @@
-"""No accepted request is lost while replicas come and go: streaming clients, sockets, and the real deployment side.
+"""No accepted request is lost while replicas come and go: streaming clients, sockets, and the real deployment side, all
+on virtual time, so that what is lost does not depend on the machine.
 
 The Pods' own end protects requests only for ten seconds (the shortest grace that the contract allows), and a good part
 of the answers lasts longer, so that what the drain gets wrong shows. That it would show is tested as well: each part of
@@ -31,7 +32,8 @@ from controller.embedded.results import WorldResults
 from controller.embedded.router import Router
 from controller.embedded.world import World
 from controller.embedded.world_config import WorldRole
-from controller.foundation import ScaledClock, wall_now
+from controller.foundation import Clock
+from controller.testing import LoopClock, VirtualTimeLoop
 from tests.embedded.conftest import SERVICE
 from tests.embedded.standalone import Standalone
 from tests.embedded.test_world import CONFIG
@@ -43,14 +45,11 @@ PREFILL_AND_DECODE = (
 )
 # One answer in five lasts 16 to 32 s, the others 2 to 4 s.
 TRAFFIC = dict(requests_per_second=0.5, prompt_tokens=200, short_tokens=200, long_tokens=1600, long_share=0.2)
-# Fewer, and longer than a retirement by itself takes on a loaded machine: one in three lasts one to two minutes.
+# Fewer, and longer than a retirement by itself takes: one in three lasts one to two minutes.
 LONG_ANSWERS = dict(requests_per_second=0.15, prompt_tokens=200, short_tokens=200, long_tokens=5000, long_share=0.35)
-FACTOR = 60.0
-# Hand-overs get a minute of grace at every retirement.
-HANDOVER_FACTOR = 120.0
-# Where a loss has to show: the protocol's own steps take model time too.
-SLOW_FACTOR = 40.0
-WALL_SECONDS = 600.0  # for a machine with no time to spare; an idle one needs a tenth
+LONGEST_STALL_SECONDS = 10.0
+# Two seconds. Each frame is a jump of the clock, which costs a millisecond.
+FRAME_TOKENS = 100
 
 
 @dataclass(frozen=True)
@@ -83,26 +82,26 @@ async def ran(
     directory: Path,
     *,
     cycles: int,
-    factor: float = FACTOR,
     roles: Sequence[WorldRole] = SERVER,
     cycled: Sequence[str] | None = None,
     kill_every_seconds: float | None = None,
     traffic: Mapping[str, Any] = TRAFFIC,
     silent: bool = False,
-    runtime: Callable[[ScaledClock], Callable[[Any], Runtime]] | None = None,
+    runtime: Callable[[Clock], Callable[[Any], Runtime]] | None = None,
     **options: Any,
 ) -> Ran:
     """Cycle the counts under load. `silent`: the controller is not told of answers under way; `options` are the
     deployment side's."""
-    clock = ScaledClock(wall_now(), factor)
-    world = World(replace(CONFIG, roles=roles), clock, runtime=None if runtime is None else runtime(clock))
+    clock = LoopClock()
+    config = replace(CONFIG, roles=roles, frame_tokens=FRAME_TOKENS)
+    world = World(config, clock, runtime=None if runtime is None else runtime(clock))
     view = _Silent(world.router)
     if silent:
         urls = await view.start()
         options["routers"] = lambda _: urls
     controller = Standalone(directory / "kubeconfig", clock, "demo", **options)
     done = False
-    async with _stopped(world, controller, view), asyncio.timeout(WALL_SECONDS):
+    async with _stopped(world, controller, view):
         await world.start()
         world.write_kubeconfig(directory / "kubeconfig")
         await controller.start()
@@ -111,6 +110,7 @@ async def ran(
         running = asyncio.create_task(world.run(steady_traffic(**traffic, seed=1, done=lambda: done)))
         killer = asyncio.create_task(_kill(controller, clock, kill_every_seconds))
         try:
+            await clock.sleep(1.0)  # the counts that it began with show
             await cycle_counts(
                 api,
                 clock,
@@ -140,12 +140,17 @@ async def _stopped(world: World, controller: Standalone, view: _Silent) -> Async
         await world.stop()
 
 
-async def _kill(controller: Standalone, clock: ScaledClock, every_seconds: float | None) -> int:
-    """Kill the controller at random moments and start another one, until cancelled; how often."""
+async def _kill(controller: Standalone, clock: Clock, every_seconds: float | None) -> int:
+    """Let everything stand still for a while, kill the controller and start another one, at random moments, until
+    cancelled; how often."""
     rng, kills = random.Random(1), 0
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
     try:
         while every_seconds is not None:
-            await clock.sleep(rng.uniform(0.5, 1.5) * every_seconds)
+            await clock.sleep(rng.uniform(0.25, 0.75) * every_seconds)
+            loop.stall(rng.uniform(0.0, LONGEST_STALL_SECONDS))
+            await clock.sleep(rng.uniform(0.25, 0.75) * every_seconds)
             await controller.kill()
             kills += 1
             await controller.start()
@@ -163,7 +168,7 @@ async def _ended(killer: asyncio.Task[int]) -> int:
 
 
 async def test_no_request_is_lost_while_the_count_goes_up_and_down_twenty_times(tmp_path: Path) -> None:
-    """1 → 4 → 1, twenty times over, while the controller is killed again and again."""
+    """1 → 4 → 1, twenty times over, while the controller is killed and the machine stalls, again and again."""
     found = await ran(tmp_path, cycles=20, kill_every_seconds=120.0)
     results = found.results
     assert results.requests > 300
@@ -178,7 +183,7 @@ async def test_no_request_is_lost_while_the_count_goes_up_and_down_twenty_times(
 
 async def test_no_request_is_lost_while_prefill_and_decode_take_turns_to_go_up_and_down(tmp_path: Path) -> None:
     """1 → 4 → 1, twenty times over, one role after the other."""
-    found = await ran(tmp_path, cycles=20, roles=PREFILL_AND_DECODE, factor=HANDOVER_FACTOR, kill_every_seconds=600.0)
+    found = await ran(tmp_path, cycles=20, roles=PREFILL_AND_DECODE, kill_every_seconds=600.0)
     results = found.results
     assert results.requests > 300
     assert (results.lost, results.rejected, results.abandoned) == (0, 0, 0), results.loss_reasons
@@ -199,7 +204,7 @@ class _SlowToShow(EngineServer):
         return await super()._handle(request)
 
 
-def _slow_to_show(clock: ScaledClock) -> Callable[[Mapping[EngineKind, EngineConfig]], Runtime]:
+def _slow_to_show(clock: Clock) -> Callable[[Mapping[EngineKind, EngineConfig]], Runtime]:
     def runtime(engines: Mapping[EngineKind, EngineConfig]) -> Runtime:
         def container(pod: AssignedPod, on_change: Callable[[], None]) -> Container:
             return _SlowToShow(engine_config(engines[EngineKind.SERVER], pod), clock, on_change=lambda _: on_change())
@@ -241,7 +246,6 @@ async def test_without_a_drain_requests_are_lost(
         tmp_path,
         cycles=4,
         roles=roles,
-        factor=SLOW_FACTOR,
         traffic=LONG_ANSWERS,
         gauges=_Idle(),
         silent=True,
@@ -250,7 +254,7 @@ async def test_without_a_drain_requests_are_lost(
     assert found.results.cut_requests > 0
 
 
-def _slow_transfers(clock: ScaledClock) -> Callable[[Mapping[EngineKind, EngineConfig]], Runtime]:
+def _slow_transfers(clock: Clock) -> Callable[[Mapping[EngineKind, EngineConfig]], Runtime]:
     """Blocks are on their way for fifty seconds."""
 
     def runtime(engines: Mapping[EngineKind, EngineConfig]) -> Runtime:
@@ -279,7 +283,6 @@ async def test_a_prefill_replica_is_needed_until_its_blocks_have_been_fetched(
         cycles=2,
         roles=PREFILL_AND_DECODE,
         cycled=("prefill",),
-        factor=SLOW_FACTOR,
         runtime=_slow_transfers,
         silent=True,
     )

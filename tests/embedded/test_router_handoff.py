@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -14,9 +15,10 @@ from aiohttp import web
 from controller.embedded.engine import EngineDialect, EngineKind, EngineLoad, EngineServer
 from controller.embedded.httpserver import HttpServer
 from controller.embedded.router import Member, Router
-from controller.foundation import ScaledClock
+from controller.foundation import Clock
 from tests.embedded.conftest import StartEngine
 from tests.embedded.engine.test_disaggregated import scrape
+from tests.embedded.waiting import until
 
 BODY = {"prompt_tokens": 100, "max_tokens": 20, "stream": True, "stream_options": {"continuous_usage_stats": True}}
 PREFILL, DECODE, ENCODE = EngineKind.PREFILL, EngineKind.DECODE, EngineKind.ENCODE
@@ -25,7 +27,7 @@ MakeRouter = Callable[..., "asyncio.Future[Router]"]
 
 
 @pytest.fixture
-async def make_router(clock: ScaledClock) -> AsyncIterator[Callable[..., Any]]:
+async def make_router(clock: Clock) -> AsyncIterator[Callable[..., Any]]:
     routers: list[Router] = []
 
     async def make(**options: float) -> Router:
@@ -80,19 +82,13 @@ async def post(http: aiohttp.ClientSession, router: Router, **changes: Any) -> t
     return 200, int(frames[-1]["usage"]["completion_tokens"])
 
 
-async def until(condition: Callable[[], bool], clock: ScaledClock) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await clock.sleep(0.1)
-
-
 @BOTH
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 async def test_what_the_engines_count_is_what_the_clients_got(
     router: Router,
     start_engine: StartEngine,
     http: aiohttp.ClientSession,
-    clock: ScaledClock,
+    clock: Clock,
     dialect: EngineDialect,
     streamed: bool,
 ) -> None:
@@ -120,7 +116,7 @@ async def test_what_the_engines_count_is_what_the_clients_got(
 
 
 async def test_a_prefill_member_counts_as_in_use_until_its_blocks_are_where_they_belong(
-    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(kind=PREFILL, kv_transfer_tokens_per_second=10.0)  # ten seconds for 100 tokens
     second = await start_engine(kind=DECODE)
@@ -139,16 +135,18 @@ async def test_a_prefill_member_counts_as_in_use_until_its_blocks_are_where_they
 
 @BOTH
 async def test_members_that_retire_when_nothing_is_in_flight_at_them_lose_no_request(
-    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock, dialect: EngineDialect
+    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock, dialect: EngineDialect
 ) -> None:
     engines = [await start_engine(kind=kind, dialect=dialect) for kind in (PREFILL, DECODE)]
     router.set_members(members(*engines))
     results: list[tuple[int, int]] = []
+    served = Counter[int]()
     stopped = False
 
     async def client(number: int) -> None:
         while not stopped:
             results.append(await post(http, router, prompt_tokens=200 + number, max_tokens=40))
+            served[number] += 1
 
     clients = [asyncio.create_task(client(number)) for number in range(6)]
     for turn in range(6):
@@ -159,15 +157,16 @@ async def test_members_that_retire_when_nothing_is_in_flight_at_them_lose_no_req
         await until(lambda gone=old.url: all(view.member.url != gone for view in router.members), clock)  # type: ignore[misc]
         assert old.load() == EngineLoad(0, 0, 0)
         await old.stop()
+        before = served.copy()  # every client is served once more before the next one retires
+        await until(lambda before=before: all(served[n] > before[n] for n in range(6)), clock)  # type: ignore[misc]
     stopped = True
     await asyncio.gather(*clients)
-    assert len(results) > 12
     assert set(results) == {(200, 40)}
 
 
 @BOTH
 async def test_a_prefill_member_that_dies_before_the_first_token_costs_another_try_and_no_token(
-    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock, dialect: EngineDialect
+    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock, dialect: EngineDialect
 ) -> None:
     dying = await start_engine(kind=PREFILL, dialect=dialect, kv_transfer_tokens_per_second=1.0)
     second = await start_engine(kind=DECODE, dialect=dialect)
@@ -183,7 +182,7 @@ async def test_a_prefill_member_that_dies_before_the_first_token_costs_another_t
 
 
 async def test_a_decode_member_that_dies_after_the_first_token_cuts_the_stream(
-    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first, dying = await start_engine(kind=PREFILL), await start_engine(kind=DECODE)
     router.set_members(members(first, dying))
@@ -252,7 +251,7 @@ async def test_a_wrong_request_gets_its_answer_and_is_not_repeated(
     router: Router,
     start_engine: StartEngine,
     http: aiohttp.ClientSession,
-    clock: ScaledClock,
+    clock: Clock,
     dialect: EngineDialect,
     body: bytes,
     words: str,
@@ -270,7 +269,7 @@ async def test_a_wrong_request_gets_its_answer_and_is_not_repeated(
 
 @BOTH
 async def test_a_client_that_goes_away_leaves_nothing_at_any_member(
-    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock, dialect: EngineDialect
+    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock, dialect: EngineDialect
 ) -> None:
     first = await start_engine(kind=PREFILL, dialect=dialect, kv_transfer_tokens_per_second=1.0)
     second = await start_engine(kind=DECODE, dialect=dialect)
@@ -297,7 +296,7 @@ async def test_without_patience_a_missing_worker_is_a_fast_503(
     make_router: Callable[..., Any],
     start_engine: StartEngine,
     http: aiohttp.ClientSession,
-    clock: ScaledClock,
+    clock: Clock,
     kinds: tuple[EngineKind, ...],
     word: str,
 ) -> None:
@@ -320,7 +319,7 @@ async def test_a_worker_that_is_gone_and_still_listed_is_a_fast_503(
 
 
 async def test_a_new_worker_helps_only_when_it_is_registered(
-    make_router: Callable[..., Any], start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    make_router: Callable[..., Any], start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     router = await make_router(hold_seconds=0.0, membership_delay_seconds=40.0)
     engines = [await start_engine(kind=kind) for kind in (PREFILL, DECODE)]
@@ -338,13 +337,13 @@ async def test_a_new_worker_helps_only_when_it_is_registered(
 
 
 async def test_a_patient_router_serves_what_it_held_as_soon_as_a_worker_is_registered(
-    make_router: Callable[..., Any], start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    make_router: Callable[..., Any], start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     router = await make_router(hold_seconds=6000.0, membership_delay_seconds=30.0)
     router.set_members(members(await start_engine()))
     began = clock.now()
     assert await post(http, router) == (200, 20)
-    assert 29.0 <= clock.now() - began < 3000.0, "half a minute of wall time, should the machine stall"
+    assert 29.0 <= clock.now() - began < 60.0
 
 
 # --- encoders ---
@@ -366,7 +365,7 @@ async def test_media_are_encoded_item_by_item_before_the_prefill_and_text_skips_
 
 
 async def test_media_wait_for_an_encoder_while_text_is_served(
-    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    router: Router, start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     encoder = await start_engine(kind=ENCODE, startup_seconds=20.0, wait=False)
     pair = [await start_engine(kind=kind) for kind in (PREFILL, DECODE)]

@@ -20,10 +20,11 @@ from controller.embedded.contract import MODEL_DEPLOYMENTS
 from controller.embedded.engine import EngineServer
 from controller.embedded.world import World
 from controller.embedded.world_config import WorldConfig, WorldRole
-from controller.foundation import OperationFailed, ScaledClock, wall_now
+from controller.foundation import Clock, OperationFailed
 from controller.plant import RequestTrace
 from tests.embedded.conftest import SERVICE
 from tests.embedded.standalone import Standalone
+from tests.embedded.waiting import until
 
 SCALER: dict[str, Any] = {
     "apiVersion": "worker.gpustack.ai/v1alpha1",
@@ -66,13 +67,7 @@ async def scale(world: World, replicas: int) -> None:
 
 
 @pytest.fixture
-def clock() -> ScaledClock:
-    """Slower than elsewhere: the budgets of a retirement have to be whole seconds on a loaded machine too."""
-    return ScaledClock(wall_now(), 30.0)
-
-
-@pytest.fixture
-async def world(clock: ScaledClock, tmp_path: Path) -> AsyncIterator[World]:
+async def world(clock: Clock, tmp_path: Path) -> AsyncIterator[World]:
     """A world whose first replica serves."""
     world = World(CONFIG, clock)
     await world.start()
@@ -84,7 +79,7 @@ async def world(clock: ScaledClock, tmp_path: Path) -> AsyncIterator[World]:
     await world.stop()
 
 
-async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock: ScaledClock, tmp_path: Path) -> None:
+async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock: Clock, tmp_path: Path) -> None:
     before = world.snapshot()
     assert (before.replicas["server"].ready, before.requests, before.ttft_p50_seconds) == (1, 0, None)
     assert before.t_seconds < 0
@@ -93,17 +88,13 @@ async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock
     assert kubeconfig["clusters"][0]["cluster"]["server"] == world.api.url
 
     run = asyncio.create_task(world.run())
-    await asyncio.sleep(0)
+    await clock.sleep(1.0)  # the count that it began with shows
     await scale(world, 3)
-    async with asyncio.timeout(60):
-        while 3 not in world.results().series.ready_replicas:
-            await clock.sleep(0.5)
+    await until(lambda: 3 in world.results().series.ready_replicas, clock)
     during = world.snapshot()
     await scale(world, 1)
     await run
-    async with asyncio.timeout(60):  # a busy machine may retire the last replica when the traffic has ended
-        while world.census.now.total.created != 1:
-            await clock.sleep(0.5)
+    await until(lambda: world.census.now.total.created == 1, clock)
     results = world.results()
 
     assert during.demand_tokens_per_second > 0
@@ -141,7 +132,7 @@ async def test_a_run_serves_its_trace_and_reports_its_course(world: World, clock
 
 
 async def test_ports_that_are_taken_everywhere_give_replicas_and_router_the_next_ones(
-    clock: ScaledClock, tmp_path: Path
+    clock: Clock, tmp_path: Path
 ) -> None:
     with socket.socket() as everywhere, socket.socket() as another:
         for listener in (everywhere, another):
@@ -163,18 +154,15 @@ async def test_ports_that_are_taken_everywhere_give_replicas_and_router_the_next
             assert deployment["spec"]["roles"][0]["ports"][0]["port"] == engine.port
             # The controller finds the router by its Pod, whatever its port, or no retirement would ever go on.
             await scale(world, 2)
-            async with asyncio.timeout(60):
-                while world.census.now.total.ready != 2:
-                    await clock.sleep(0.5)
-                await scale(world, 1)
-                while world.census.now.total.created != 1:
-                    await clock.sleep(0.5)
+            await until(lambda: world.census.now.total.ready == 2, clock)
+            await scale(world, 1)
+            await until(lambda: world.census.now.total.created == 1, clock)
         finally:
             await controller.kill()
             await world.stop()
 
 
-async def test_a_world_whose_first_replica_never_becomes_ready_says_so(clock: ScaledClock) -> None:
+async def test_a_world_whose_first_replica_never_becomes_ready_says_so(clock: Clock) -> None:
     world = World(replace(CONFIG, patience_wall_seconds=0.5), clock)
     try:
         await world.start()
@@ -192,11 +180,9 @@ async def test_a_run_ends_with_the_failure_of_the_kubelet(world: World) -> None:
         await run
 
 
-async def test_a_cancelled_run_abandons_its_requests_and_still_has_results(world: World, clock: ScaledClock) -> None:
+async def test_a_cancelled_run_abandons_its_requests_and_still_has_results(world: World, clock: Clock) -> None:
     run = asyncio.create_task(world.run())
-    async with asyncio.timeout(60):
-        while world.snapshot().completed < 5:
-            await clock.sleep(0.5)
+    await until(lambda: world.snapshot().completed >= 5, clock)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
@@ -205,7 +191,7 @@ async def test_a_cancelled_run_abandons_its_requests_and_still_has_results(world
     assert results.requests == results.completed + results.abandoned < 240
 
 
-async def test_results_before_a_run_and_a_snapshot_before_the_start_are_clear_errors(clock: ScaledClock) -> None:
+async def test_results_before_a_run_and_a_snapshot_before_the_start_are_clear_errors(clock: Clock) -> None:
     world = World(CONFIG, clock)
     with pytest.raises(OperationFailed, match="has not run"):
         world.results()

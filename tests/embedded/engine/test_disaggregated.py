@@ -11,8 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.embedded.engine import EngineDialect, EngineKind, EngineLoad, EngineServer
-from controller.foundation import ScaledClock
+from controller.foundation import Clock
 from tests.embedded.conftest import StartEngine
+from tests.embedded.waiting import until
 
 SGLANG = {"dialect": EngineDialect.SGLANG}
 PREFILL, DECODE = {"kind": EngineKind.PREFILL}, {"kind": EngineKind.DECODE}
@@ -63,12 +64,6 @@ async def decode(
     return int(frames[-1]["usage"]["completion_tokens"])
 
 
-async def until(condition: Any, clock: ScaledClock) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await clock.sleep(0.1)
-
-
 # What a real pair showed for one request of 1,000 prompt and 50 output tokens (vLLM 0.32, NixlConnector).
 PREFILL_SHOWS = {
     "vllm:prompt_tokens_total": 1000,
@@ -102,7 +97,7 @@ DECODE_SHOWS = {
 
 
 async def test_a_pair_counts_one_request_as_a_real_pair_does(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first, second = await start_engine(**PREFILL), await start_engine(**DECODE)
     assert await decode(http, second, 1000, 50, await prefill(http, first, 1000)) == 50
@@ -115,7 +110,7 @@ async def test_a_pair_counts_one_request_as_a_real_pair_does(
 
 
 async def test_a_prefill_process_looks_idle_while_it_holds_blocks_and_frees_them_when_they_are_fetched(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, kv_cache_tokens=4000)
     second = await start_engine(**DECODE)
@@ -131,7 +126,7 @@ async def test_a_prefill_process_looks_idle_while_it_holds_blocks_and_frees_them
 
 
 async def test_held_blocks_leave_no_room_for_the_next_prompt(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, kv_cache_tokens=1500)
     second = await start_engine(**DECODE)
@@ -143,7 +138,7 @@ async def test_held_blocks_leave_no_room_for_the_next_prompt(
 
 
 async def test_blocks_that_nobody_fetches_are_let_go_when_their_lease_ends(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, hold_seconds=5.0, hold_wall_seconds=0.0)
     second = await start_engine(**DECODE)
@@ -155,10 +150,10 @@ async def test_blocks_that_nobody_fetches_are_let_go_when_their_lease_ends(
 
 
 async def test_a_request_that_waits_at_the_decode_process_keeps_its_blocks_held(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
-    # The lease is 1.2 s of wall time, a heartbeat comes twice a second, and the slot is taken for two seconds.
-    first = await start_engine(**PREFILL, hold_wall_seconds=1.2)
+    # The lease is 30 s, a heartbeat comes every five, and the slot is taken for 200.
+    first = await start_engine(**PREFILL)
     second = await start_engine(**DECODE, max_num_seqs=1)
     busy = asyncio.create_task(decode(http, second, 10, 10_000, await prefill(http, first, 10)))
     await until(lambda: second.load().running == 1, clock)
@@ -172,7 +167,7 @@ async def test_a_request_that_waits_at_the_decode_process_keeps_its_blocks_held(
 
 
 async def test_a_transfer_under_way_is_shown_as_such(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, kv_transfer_tokens_per_second=40.0)  # 25 s for 1,000 tokens
     second = await start_engine(**DECODE)
@@ -188,7 +183,7 @@ async def test_a_transfer_under_way_is_shown_as_such(
 
 @pytest.mark.parametrize("restarted", [pytest.param(False, id="and is gone"), pytest.param(True, id="and is back")])
 async def test_a_prefill_process_that_ends_before_its_blocks_are_fetched_makes_the_decode_fail(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock, restarted: bool
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock, restarted: bool
 ) -> None:
     first, second = await start_engine(**PREFILL), await start_engine(**DECODE)
     params = await prefill(http, first, 1000)
@@ -207,7 +202,7 @@ async def test_a_prefill_process_that_ends_before_its_blocks_are_fetched_makes_t
 
 
 async def test_a_prefill_process_that_ends_during_a_transfer_makes_the_decode_fail(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, kv_transfer_tokens_per_second=1.0)
     second = await start_engine(**DECODE)
@@ -220,7 +215,7 @@ async def test_a_prefill_process_that_ends_during_a_transfer_makes_the_decode_fa
 
 
 async def test_a_client_that_goes_away_during_a_transfer_leaves_nothing_behind(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, kv_transfer_tokens_per_second=10.0)
     second = await start_engine(**DECODE)
@@ -261,7 +256,7 @@ async def complete(http: aiohttp.ClientSession, engine: EngineServer, body: dict
 
 
 async def test_an_sglang_pair_computes_when_the_decode_side_has_asked_and_counts_each_its_part(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, **SGLANG)
     second = await start_engine(**DECODE, **SGLANG)
@@ -287,7 +282,7 @@ async def test_an_sglang_pair_computes_when_the_decode_side_has_asked_and_counts
 
 
 async def test_the_queues_of_an_sglang_pair_show_who_waits_for_what(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, **SGLANG, kv_transfer_tokens_per_second=30.0)
     second = await start_engine(**DECODE, **SGLANG, kv_cache_tokens=1100)
@@ -317,7 +312,7 @@ async def test_an_sglang_prefill_nobody_asks_for_fails_after_its_time(
 
 
 async def test_an_sglang_router_that_gives_up_its_prefill_request_ends_the_decode_too(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(**PREFILL, **SGLANG, kv_transfer_tokens_per_second=1.0)
     second = await start_engine(**DECODE, **SGLANG)
@@ -342,7 +337,7 @@ async def test_an_sglang_pair_refuses_requests_that_do_not_say_where_to_meet(
 
 
 async def test_the_gauges_of_sglang_stand_still_between_two_reports(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     engine = await start_engine(**SGLANG, max_num_seqs=1)
     streams = [asyncio.create_task(complete(http, engine, {"prompt_tokens": 10, "max_tokens": 3000}))]
@@ -351,6 +346,7 @@ async def test_the_gauges_of_sglang_stand_still_between_two_reports(
     await until(lambda: engine.load() == EngineLoad(1, 1), clock)
     shown: list[float] = []
     while not shown or shown[-1] == 0:
+        await clock.sleep(0.1)
         shown.append((await scrape(http, engine))["sglang:num_queue_reqs"])
         assert (await scrape(http, engine))["sglang:num_running_reqs"] == 1
     assert shown[-1] == 1
@@ -377,7 +373,7 @@ async def test_an_encoder_computes_media_and_makes_no_token(
 
 
 async def test_requests_spread_over_the_ranks_of_one_server_by_their_load(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     engine = await start_engine(data_parallel=2, max_num_seqs=2)
     answers = [asyncio.create_task(complete(http, engine, {"prompt_tokens": 10, "max_tokens": 500})) for _ in range(6)]

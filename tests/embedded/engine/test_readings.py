@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -13,10 +12,11 @@ from controller.deployment.drain import load_of
 from controller.deployment.retirement import Load
 from controller.embedded.engine import EngineDialect, EngineKind, EngineLoad, EngineServer
 from controller.engines import BodyReader, EngineReading, Role
-from controller.foundation import ScaledClock
+from controller.foundation import Clock
 from controller.plant import ServiceTime
 from tests.embedded.conftest import StartEngine
 from tests.embedded.engine.test_disaggregated import complete, decode, pair_body, prefill
+from tests.embedded.waiting import until
 
 PREFILL, DECODE, ENCODE = EngineKind.PREFILL, EngineKind.DECODE, EngineKind.ENCODE
 VLLM, SGLANG = EngineDialect.VLLM, EngineDialect.SGLANG
@@ -31,12 +31,6 @@ async def read(http: aiohttp.ClientSession, engine: EngineServer) -> EngineReadi
 
 async def drained(http: aiohttp.ClientSession, engine: EngineServer) -> Load:
     return load_of(engine.host, await read(http, engine), Role(engine.config.kind.value)).load
-
-
-async def until(condition: Callable[[], bool], clock: ScaledClock) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await clock.sleep(0.1)
 
 
 async def serve(http: aiohttp.ClientSession, pair: list[EngineServer], prompt: int, output: int, room: int) -> int:
@@ -77,7 +71,7 @@ async def test_each_part_of_a_pair_is_read_as_doing_its_own_work_only(
 
 
 async def test_requests_that_wait_for_blocks_are_told_from_those_that_wait_for_the_decode_process(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     slow = await start_engine(kind=PREFILL, kv_transfer_tokens_per_second=1.0)
     quick = await start_engine(kind=PREFILL)
@@ -96,7 +90,7 @@ async def test_requests_that_wait_for_blocks_are_told_from_those_that_wait_for_t
 
 
 async def test_an_sglang_prefill_is_busy_while_blocks_are_held_and_a_vllm_one_shows_them_in_its_cache_alone(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock
 ) -> None:
     first = await start_engine(kind=PREFILL, dialect=SGLANG, kv_transfer_tokens_per_second=1.0)
     second = await start_engine(kind=DECODE, dialect=SGLANG)
@@ -121,7 +115,7 @@ async def test_an_sglang_prefill_is_busy_while_blocks_are_held_and_a_vllm_one_sh
 
 @pytest.mark.parametrize("dialect", list(EngineDialect), ids=lambda dialect: dialect.value)
 async def test_an_encoder_is_read_as_busy_while_it_encodes_and_idle_after(
-    start_engine: StartEngine, http: aiohttp.ClientSession, clock: ScaledClock, dialect: EngineDialect
+    start_engine: StartEngine, http: aiohttp.ClientSession, clock: Clock, dialect: EngineDialect
 ) -> None:
     engine = await start_engine(kind=ENCODE, dialect=dialect, service=ServiceTime(1_000.0, (1,), (0.020,)))
     body: dict[str, Any] = {"prompt_tokens": 1, "mm_items": [30_000], "max_tokens": 1}
