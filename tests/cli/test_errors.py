@@ -71,11 +71,13 @@ CASES = [
 
 @pytest.fixture
 def kubeconfig(tmp_path):
-    """Points at a port of this machine where nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    path = tmp_path / "config"
+    """Points at a port of this machine where nobody listens, nor can while the test runs."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield _kubeconfig(tmp_path / "config", held.getsockname()[1])
+
+
+def _kubeconfig(path, port):
     path.write_text(
         f"""apiVersion: v1
 kind: Config

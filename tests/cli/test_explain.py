@@ -11,7 +11,7 @@ import pytest
 
 from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
 from controller.cli import run
-from controller.embedded.apiserver.faults import Respond
+from controller.embedded.apiserver.faults import Drop, Respond
 from controller.foundation import format_time, wall_now
 from tests.reconcile.harness import World, world
 
@@ -22,9 +22,19 @@ async def team(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
+def _freeze(team: World) -> None:
+    """What is stored of the scaler stays as it is, whatever its controller decides while it is told."""
+    team.faults.add(Drop(), verb="patch", resource="modeldeploymentscalers", subresource="status", times=None)
+
+
 async def _explain(team: World, *arguments: str) -> int:
     options = ["--kubeconfig", str(team.directory / "kubeconfig"), "-n", "team"]
     return await asyncio.to_thread(run, ["explain", *arguments, *options])
+
+
+def _reported(team: World) -> tuple[int | None, int]:
+    role = team.status().roles[0]
+    return role.raw_recommended_replicas, role.current_replicas
 
 
 async def test_the_chain_is_told_in_words(team: World, capsys):
@@ -33,8 +43,9 @@ async def test_the_chain_is_told_in_words(team: World, capsys):
     team.scaler()
     await team.controller()
     await team.until(lambda: team.count() == 5, "as many as allowed")
-    await team.until(lambda: team.status().roles[0].current_replicas == 5, "reported")
     await team.until(lambda: "Rescaled" in team.event_reasons(), "told")
+    await team.until(lambda: _reported(team) == (8, 5), "reported")
+    _freeze(team)
     assert await _explain(team, "chat") == 0
     text = capsys.readouterr().out
     assert "ModelDeploymentScaler chat → ModelDeployment chat (Active)" in text
@@ -52,7 +63,8 @@ async def test_the_same_as_json(team: World, capsys):
     (await team.replica(0)).load(1800, 600)
     team.scaler(mode="Shadow")
     await team.controller()
-    await team.until(lambda: team.status().roles and team.status().roles[0].recommended_replicas == 3, "recommended")
+    await team.until(lambda: team.status().roles and _reported(team) == (3, 1), "recommended")
+    _freeze(team)
     assert await _explain(team, "chat", "--output", "json") == 0
     answer = json.loads(capsys.readouterr().out)
     role = answer["status"]["roles"][0]
@@ -123,7 +135,7 @@ async def test_what_is_stored_of_a_scaler_that_decides_nothing_now_is_told_as_th
 ):
     team.target()
     (await team.replica(0)).load(1800, 600)
-    team.scaler()
+    team.scaler(roles=[{"name": "server", "minReplicas": 1, "maxReplicas": 3}])
     await team.controller()
     await team.until(lambda: team.count() == 3, "grown")
     await team.until(lambda: team.status().roles[0].current_replicas == 3, "reported")

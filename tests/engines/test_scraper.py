@@ -69,7 +69,8 @@ def target(port: int, **options: Any) -> Target:
 
 
 def scraper(**options: Any) -> Scraper:
-    return Scraper(**({"clock": ManualClock(), "timeout_seconds": 5.0} | options))
+    monotonic = asyncio.get_running_loop().time
+    return Scraper(**({"clock": ManualClock(), "timeout_seconds": 5.0, "monotonic": monotonic} | options))
 
 
 async def scrape_one(port: int, *, scraper_options: dict[str, Any] | None = None, **options: Any) -> ScrapeResult:
@@ -264,9 +265,8 @@ async def test_a_misbehaving_engine_costs_its_own_sample(connection: Connection,
 
 async def test_nobody_listens() -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    assert reason_of(await scrape_one(port)) is Reason.UNREACHABLE
+        unused.bind(("127.0.0.1", 0))  # and kept, or somebody else may listen there
+        assert reason_of(await scrape_one(unused.getsockname()[1])) is Reason.UNREACHABLE
 
 
 async def test_a_redirect_is_not_followed() -> None:

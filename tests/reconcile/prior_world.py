@@ -80,25 +80,27 @@ async def prior_world(directory: Path, *, schemas: bool = True) -> AsyncIterator
         yield made
 
 
-def artifact(team: World, repository: str, **status: Any) -> None:
-    team.server.put(
+def artifact(team: World, repository: str, name: str = "weights", **status: Any) -> dict[str, Any]:
+    return team.server.put(
         {
             "apiVersion": "worker.gpustack.ai/v1alpha1",
             "kind": "ModelArtifact",
-            "metadata": {"name": "weights", "namespace": "team"},
+            "metadata": {"name": name, "namespace": "team"},
             "spec": {"source": {"huggingFace": {"repository": repository}}},
             "status": status,
         }
     )
 
 
-def pool(team: World, detail: dict[str, str] | None, group: str = "nvidia-h200", **status: Any) -> None:
+def pool(
+    team: World, detail: dict[str, str] | None, group: str = "nvidia-h200", name: str = "h200", **status: Any
+) -> dict[str, Any]:
     known = {} if detail is None else {"detail": detail}
-    team.server.put(
+    return team.server.put(
         {
             "apiVersion": "worker.gpustack.ai/v1alpha1",
             "kind": "InstanceType",
-            "metadata": {"name": "h200"},
+            "metadata": {"name": name},
             "spec": {"acceleratable": True, "acceleratorGroup": group, "os": "linux", "arch": "amd64"},
             "status": known | status,
         }

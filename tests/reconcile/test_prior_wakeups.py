@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller.api import CONFIG_MAPS, INSTANCE_TYPES
+from controller.foundation import ObjectMeta
 from controller.kube import KubeClient, WorkQueue, load_connection
 from controller.kube.observers import SILENT
 from controller.reconcile import ControllerCaches
-from tests.reconcile.harness import World
+from tests.reconcile.harness import TIMEOUT_SECONDS, World
 from tests.reconcile.prior_world import artifact, config_map, config_map_of, local_prior, pool, prior_world, target
 
 
@@ -23,17 +26,22 @@ class Watched:
         self.team = team
         self.queue = WorkQueue()
         self.caches = ControllerCaches(client, ["team"], self.queue, SILENT)
+        self._marks = itertools.count()
 
     async def woken(self) -> list[str]:
-        """The keys that wait now, in the order in which they came, once everything written so far was seen."""
-        marker = self.team.server.put(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker", "namespace": "team"}}
-        )["metadata"]["resourceVersion"]
-        for informer in (*self.caches.informers, *self.caches.prior_informers):
-            async with asyncio.timeout(60):
-                while informer is self.caches.priors.config_maps and not self._saw(marker):
+        """The keys that wait now, in the order in which they came, once everything written so far was seen: each watch
+        has a connection of its own, and the last thing that comes on it is a mark."""
+        number = str(next(self._marks))
+        marks = (
+            (self.caches.priors.config_maps, "team/mark", self._config_map(number)),
+            (self.caches.priors.artifacts, "team/mark", artifact(self.team, f"nobody/{number}", "mark")),
+            (self.caches.pools, "mark", pool(self.team, None, f"group-{number}", "mark")),
+        )
+        assert {informer for informer, _, _ in marks} == set(self.caches.prior_informers)
+        for informer, key, made in marks:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                while (seen := informer.store.get(key)) is None or not _is(seen.metadata, made):
                     await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)  # the other watches have their own connections
         keys = []
         while len(self.queue):
             key = await self.queue.get()
@@ -42,9 +50,13 @@ class Watched:
             keys.append(key)
         return keys
 
-    def _saw(self, version: str) -> bool:
-        seen = self.caches.priors.config_maps.store.get("team/marker")
-        return seen is not None and seen.metadata.resource_version == version
+    def _config_map(self, number: str) -> dict[str, Any]:
+        metadata = {"name": "mark", "namespace": "team", "labels": {"number": number}}
+        return self.team.server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+
+def _is(seen: ObjectMeta, made: dict[str, Any]) -> bool:
+    return seen.resource_version == made["metadata"]["resourceVersion"]
 
 
 @pytest.fixture
@@ -64,6 +76,8 @@ async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
         ]
         for informer in (*made.caches.informers, *made.caches.prior_informers):
             await informer.wait_synced()
+        for registration in made.caches.registrations:
+            await registration.wait_synced()
         await made.woken()
         yield made
         for task in tasks:

@@ -59,7 +59,7 @@ async def test_a_scaler_that_plans_nothing_shows_no_figures(team: World, change:
     await team.loaded()
     controller = await team.controller()
     await team.until(lambda: team.count() == 3, "grown")
-    assert "mdscaler_role_desired_replicas{" in _metrics(controller)
+    await team.until(lambda: "mdscaler_role_desired_replicas{" in _metrics(controller), "figures")
     if change == "suspended":
         team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj["spec"].update(suspend=True))
     elif change == "invalid":

@@ -52,8 +52,8 @@ async def _lowered(team: World, *, writer: str = FIELD_MANAGER) -> None:
 
 async def test_an_aborted_retirement_is_taken_back_and_lowered_again_later(team: World):
     await _lowered(team)
+    aborted = team.clock.now()  # or later, when it is seen
     await _report(team, _retirement(team, "Aborted"))
-    aborted = team.clock.now()
     await team.until(lambda: team.count() == 3, "taken back")
     await _report(team, None)
     await team.until(lambda: team.count() == 1, "tried again")
@@ -62,8 +62,8 @@ async def test_an_aborted_retirement_is_taken_back_and_lowered_again_later(team:
     for pod in ("chat-server-1", "chat-server-2"):
         team.server.delete(PODS, pod, "team")
     await team.until(lambda: team.status().roles[0].lowering is None, "and forgotten once it has worked")
-    note = next(event["note"] for event in team.server.list(EVENTS, "team") if "1 → 3" in event.get("note", ""))
-    assert "aborted" in note
+    await team.until(lambda: _notes(team, "1 → 3"), "told")
+    assert "aborted" in _notes(team, "1 → 3")[0]
     team.audit()
 
 
@@ -76,7 +76,7 @@ async def test_after_three_aborts_in_a_row_nothing_is_lowered_until_a_person_say
         await team.until(lambda: team.count() == 1, f"tried again {attempt}")
     await _report(team, _retirement(team, "Aborted"))
     await team.until(lambda: team.status().roles[0].lowering.aborts == 3, "the third")
-    assert team.reason("RetirementBlocked") == "RetirementAborted"
+    await team.until(lambda: team.reason("RetirementBlocked") == "RetirementAborted", "said so")
     await team.ticks(8)
     assert team.count() == 1, "left as it is, for the order to retry"
     team.engines[0].load(36_000, 12_000)
@@ -154,6 +154,10 @@ async def test_an_abort_is_counted_once_across_a_crash(team: World, moment: str)
     team.audit()
     team.faults.clear()
     await team.stop_controller(first)
+
+
+def _notes(team: World, part: str) -> list[str]:
+    return [event["note"] for event in team.server.list(EVENTS, "team") if part in event.get("note", "")]
 
 
 def _written(counts: str) -> dict[str, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.scaling import (
@@ -14,9 +16,7 @@ from controller.scaling import (
     DirectionBehavior,
     PersistedRole,
     Predictive,
-    Proportional,
     RoleCapacity,
-    RoleDecision,
     Stage,
     State,
     TokenThroughput,
@@ -96,7 +96,17 @@ def test_a_restart_never_commits_a_shrink_that_the_run_without_it_would_not_have
         assert mine >= lowest, (index, with_one, without)
 
 
-def replayed(algorithm: Algorithm, loads: list[int], restart_at: int) -> tuple[list[RoleDecision], list[RoleDecision]]:
+class Tick(NamedTuple):
+    """One decision of a replay, and the panic that it leaves behind."""
+
+    now: float
+    raw: int | None
+    desired: int
+    limited_by: Stage | None
+    panic: Panic | None
+
+
+def replayed(algorithm: Algorithm, loads: list[int], restart_at: int) -> tuple[list[Tick], list[Tick]]:
     """Decisions on the same observations, as in Shadow: without a restart, and with one."""
     world = server_world(3, algorithm, high=40)
     observations = []
@@ -105,30 +115,70 @@ def replayed(algorithm: Algorithm, loads: list[int], restart_at: int) -> tuple[l
         role.serve(1000.0 * load, INTERVAL)
         for engine in role.engines:
             engine.running = 10.0 * load / len(role.engines)
-        world.tick()
+        world.now += INTERVAL
         observations.append(world.observe())
-    state, other = initial_state(), []
-    for index, observation in enumerate(observations):
-        state, decision = decide(world.spec, world.capacity, state, observation, observation.now)
-        other.append(decision.role("server"))
-        if index == restart_at:
-            state = through_status(state, observation.now)
-    return [decision.role("server") for decision in world.decisions], other
+    runs: list[list[Tick]] = []
+    for restarts in (False, True):
+        state, ticks = initial_state(), []
+        for index, observation in enumerate(observations):
+            state, decision = decide(world.spec, world.capacity, state, observation, observation.now)
+            role = decision.role("server")
+            panic = state.roles["server"].panic
+            ticks.append(Tick(observation.now, role.raw, role.desired, role.limited_by, panic))
+            if restarts and index == restart_at:
+                state = through_status(state, observation.now)
+        runs.append(ticks)
+    return runs[0], runs[1]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS[:2])
+def floor_at(run: list[Tick], index: int) -> int:
+    """What a panic that lasts keeps the tick's count at: the highest count since it began. 0 without one."""
+    before, after = run[index - 1].panic, run[index].panic
+    if before is None or after is None:
+        return 0
+    assert before.since == after.since
+    assert before.floor == max(tick.desired for tick in run[:index] if tick.now >= before.since)
+    return before.floor
+
+
+# In ticks. The new process never sees the interval from the last reading of the old one to its own first one. A gauge
+# has no window that reaches back to it; the panic window does so for three more ticks, and a panic begun in the last of
+# them by only one of the two ends twelve ticks later.
+SAME_AGAIN = [
+    pytest.param(running(10.0), 0, 0, 20, id="Proportional"),
+    pytest.param(TokenThroughput(), 12, 3 + 12, 12, id="TokenThroughput"),
+]
+DOWN_WINDOW_TICKS = 20
+
+
+@pytest.mark.parametrize(("algorithm", "rates_after", "panics_after", "shrinks_after"), SAME_AGAIN)
+@example(loads=[0, 7, 4, 0, 3, 6, 0, 0, 6, 0, 0, 0, 0, 0], restart_at=18)  # a panic renewed on two floors
+@example(loads=[0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0], restart_at=11)  # remembered by one down window
+@example(loads=[1, 1, 1, 12, *[3] * 10], restart_at=15)  # a panic that ends later in one of them
+@example(loads=[1, 1, 1, 12, *[1] * 10], restart_at=15)  # a shrink in the first tick that allows it
 @given(loads=st.lists(st.integers(0, 12), min_size=14, max_size=24), restart_at=st.integers(2, 40))
 @settings(max_examples=25, deadline=None)
 def test_one_stable_window_after_a_restart_the_same_observations_give_the_same_counts(
-    algorithm: Algorithm, loads: list[int], restart_at: int
+    algorithm: Algorithm, rates_after: int, panics_after: int, shrinks_after: int, loads: list[int], restart_at: int
 ) -> None:
+    """Two memories outlive the window: a panic that is renewed before it ends keeps its floor, and the down window keeps
+    what was recommended in between. Nothing else may tell the two apart."""
     without, with_one = replayed(algorithm, loads, restart_at)
-    # A panic needs a quiet panic window to be seen before its stable window begins.
-    stable = 300.0 if isinstance(algorithm, Proportional) else 180.0 + 60.0
-    # The first new sample is a baseline, the second gives the first rate; a window of rates later all is as it was.
-    again = restart_at + 2 + round(stable / INTERVAL) + 1
-    assert [role.raw for role in with_one[again:]] == [role.raw for role in without[again:]]
-    assert [role.desired for role in with_one[again:]] == [role.desired for role in without[again:]]
+    first = restart_at + 1
+    unlike = set(range(first, first + rates_after))  # ticks whose recommendations may differ
+    for index in range(first + rates_after, len(without)):
+        pair = (without[index], with_one[index])
+        crossings = {tick.panic and tick.panic.last_crossing for tick in pair}
+        assert len(crossings) == 1 or index < first + panics_after, index
+        if len(crossings) == 1:
+            floor = max(floor_at(without, index), floor_at(with_one, index))
+            assert len({max(tick.raw or 0, floor) for tick in pair}) == 1, (index, pair)
+        low, high = sorted(pair, key=lambda tick: tick.desired)
+        if low.raw != high.raw:
+            unlike.add(index)
+        elif index >= first + shrinks_after and low.desired != high.desired:
+            assert unlike & set(range(index - DOWN_WINDOW_TICKS + 1, index)), (index, pair)
+            assert high.limited_by is Stage.STABILIZATION, (index, pair)
 
 
 def interrupted(
@@ -144,7 +194,7 @@ def interrupted(
         role.serve(1000.0 * load, INTERVAL)
         for engine in role.engines:
             engine.running = 10.0 * load / len(role.engines)
-        world.tick()
+        world.now += INTERVAL
         observations.append(world.observe())
     seen = [each for index, each in enumerate(observations) if not restart_at < index <= restart_at + silence]
     counts: list[list[int]] = []
