@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from controller.api import PODS, Pod
-from controller.kube import Transient
+from controller.api import ELIGIBLE_LABEL, MODEL_DEPLOYMENTS, PODS, RETIREMENT_RETRY_ANNOTATION, Pod
+from controller.deployment.writes import Writes
+from controller.kube import Conflict, ConsistencyStore, KubeClient, Transient
 from tests.deployment.direct import Moment
 from tests.deployment.world import World
 
@@ -32,19 +35,63 @@ async def test_a_pod_of_the_same_name_is_not_touched_by_a_deletion(chat: World):
     def swap(moment: Moment, verb: str, plural: str, name: str) -> None:
         if (moment, verb, plural) == (Moment.BEFORE, "delete", "pods") and victim:
             victim.clear()
-            body = chat.server.get(PODS, name, "team")
-            assert body is not None
-            chat.server.delete(PODS, name, "team")
-            for member in ("uid", "resourceVersion", "creationTimestamp"):
-                body["metadata"].pop(member)
-            body["metadata"]["ownerReferences"] = []
-            chat.server.put(body, manager="somebody")
+            _made_by_somebody(chat, name)
 
     chat.start(swap)
     await chat.run(60)
     assert victim == []
     assert chat.names() == ["chat-server-0", "chat-server-1"]
     assert chat.state == ""
+
+
+async def test_a_pod_of_the_same_name_is_not_offered_requests(chat: World):
+    """The Pod that became Ready went meanwhile, and somebody made another one of its name."""
+    chat.slow = {"chat-server-2"}
+    chat.scale(3)
+    await chat.rest()
+    chat.slow.clear()
+    swapped: list[str] = []
+
+    def swap(moment: Moment, verb: str, plural: str, name: str) -> None:
+        if (moment, verb, plural, name) == (Moment.BEFORE, "patch", "pods", "chat-server-2") and not swapped:
+            swapped.append(name)
+            _made_by_somebody(chat, name)
+
+    chat.start(swap)
+    chat.kubelet()
+    await chat.turn()
+    assert swapped
+    body = chat.server.get(PODS, "chat-server-2", "team")
+    assert body is not None
+    assert ELIGIBLE_LABEL not in body["metadata"]["labels"]
+
+
+async def test_a_pod_that_a_cache_has_lost_is_not_gone_while_the_api_server_has_it(chat: World):
+    chat.lingering = True
+    chat.scale(1)
+    await chat.run(60)
+    assert chat.state == "Deleting"
+    chat.seen = [pod for pod in chat.pods() if pod.ordinal == 0]
+    await chat.run(60)
+    assert chat.state == "Deleting"
+
+
+async def test_the_pods_of_a_deployment_that_a_cache_does_not_show_yet_are_left_alone(chat: World, monkeypatch):
+    names = chat.names()
+    monkeypatch.setattr(chat, "_deployment", lambda _: None)
+    chat.start()
+    await chat.run(10)
+    assert chat.names() == names
+    assert all(not pod.deleting for pod in chat.pods())
+
+
+async def test_an_order_to_retry_that_was_changed_meanwhile_is_not_taken_away(chat: World):
+    before = chat.deployment
+    chat.edit(MODEL_DEPLOYMENTS, "chat", lambda obj: obj["metadata"].update(annotations={RETIREMENT_RETRY_ANNOTATION: "server:1:newer"}))
+    writes = Writes(cast("KubeClient", chat.client), ConsistencyStore(), chat.clock)
+    with pytest.raises(Conflict):
+        await writes.consume_retry(before)
+    assert chat.deployment.metadata.annotation(RETIREMENT_RETRY_ANNOTATION) == "server:1:newer"
 
 
 async def test_a_count_that_rises_between_the_look_and_the_writing_down_wins(chat: World):
@@ -167,3 +214,14 @@ async def test_an_api_server_that_went_back_in_time_is_not_waited_for_for_ever(c
     written.register(PODS, lambda _: "1000000")
     await chat.run(30)
     assert chat.names() == ["chat-server-0"]
+
+
+def _made_by_somebody(chat: World, name: str) -> None:
+    """A Pod like this one takes its place."""
+    body = chat.server.get(PODS, name, "team")
+    assert body is not None
+    chat.server.delete(PODS, name, "team")
+    for member in ("uid", "resourceVersion", "creationTimestamp"):
+        body["metadata"].pop(member)
+    body["metadata"]["ownerReferences"] = []
+    chat.server.put(body, manager="somebody")

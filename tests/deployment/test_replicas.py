@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.api import MODEL_DEPLOYMENTS, PODS, render_crds
-from controller.kube import Forbidden
+from controller.kube import Forbidden, ServerFailed
 from tests.deployment.direct import Moment
 from tests.deployment.world import TWO, World
 
@@ -117,6 +118,21 @@ async def test_a_quota_that_refuses_pods_is_said_and_the_rest_goes_on():
     world.start()
     await world.rest()
     assert world.deployment.status.phase == "Ready"
+
+
+async def test_a_server_that_fails_and_repeats_what_it_was_sent_tells_nobody_the_secret():
+    world = World()
+    world.declare([{"name": "server", "env": [{"name": "HF_TOKEN", "value": "hf_secret"}]}])
+
+    def fail(moment: Moment, verb: str, plural: str, name: str) -> None:
+        if (moment, verb, plural) == (Moment.BEFORE, "create", "pods"):
+            raise ServerFailed("panic while admitting env hf_secret", status=500)
+
+    world.start(fail)
+    with capture_logs() as lines:
+        await world.run(60)
+    assert "panic while admitting env" in str([world.events, world.deployment.status])
+    assert "hf_secret" not in str([lines, world.events, world.deployment.status])
 
 
 async def test_a_hundred_replicas_are_created_in_several_passes():

@@ -87,6 +87,16 @@ async def test_a_replica_that_served_and_is_down_now_is_not_taken_for_one_that_n
     assert (chat.state, chat.names()) == ("Draining", ["chat-server-0", "chat-server-1"])
 
 
+async def test_a_replica_that_lost_its_annotations_is_not_taken_for_one_that_never_served(chat: World):
+    chat.slow = {"chat-server-1"}
+    await chat.rest()
+    chat.edit(PODS, "chat-server-1", lambda obj: obj["metadata"].update(annotations={}))
+    chat.start()  # a process that has not seen it serve
+    chat.scale(1)
+    await chat.run(100)
+    assert (chat.state, chat.names()) == ("Draining", ["chat-server-0", "chat-server-1"])
+
+
 @pytest.mark.parametrize("at", ["Disqualified", "Draining"])
 async def test_load_that_returns_gives_the_same_replica_back(chat: World, at: str):
     uid = chat.uid("chat-server-1")

@@ -59,15 +59,31 @@ async def test_a_replacement_waits_for_its_requests_no_longer_than_a_drain_lasts
 
 
 async def test_a_retirement_goes_before_a_rollout(chat: World):
+    stays = chat.uid("chat-server-0")
     chat.engines.holds[chat.uid("chat-server-1")] = 1
     chat.declare([{**NEW[0], "replicas": 1}])
     await chat.run(60)
     assert chat.state == "Draining"
     assert chat.eligible() == ["chat-server-0"]
+    assert chat.uid("chat-server-0") == stays, "one replica out of service at a time"
     chat.engines.holds.clear()
     await chat.run(60)
     assert chat.names() == ["chat-server-0"]
     assert chat.deployment.condition("ReplicasUpToDate").status == "True"  # type: ignore[union-attr]
+
+
+async def test_a_retirement_that_comes_up_gives_the_replica_of_a_rollout_back(chat: World):
+    other = {"name": "other", "replicas": 2}
+    chat.declare([*TWO, other])
+    await chat.rest()
+    chat.engines.holds |= {chat.uid("chat-server-1"): 1, chat.uid("chat-other-1"): 1}
+    chat.declare([*NEW, other])
+    await chat.run(10)
+    assert chat.eligible() == ["chat-other-0", "chat-other-1", "chat-server-0"]
+    chat.declare([*NEW, {**other, "replicas": 1}])
+    await chat.run(10)
+    assert chat.state == "Draining"
+    assert chat.eligible() == ["chat-other-0", "chat-server-0", "chat-server-1"]
 
 
 async def test_a_replica_grows_from_one_pod_to_two(chat: World):

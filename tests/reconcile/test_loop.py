@@ -230,6 +230,11 @@ async def test_after_three_reversals_nothing_is_written_until_a_person_says_so(t
     team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", resume)
     await team.until(lambda: team.count() == 3, "writes again")
     await team.until(lambda: len(team.status().foreign_reversals) < 3, "and counts anew")
+    for _ in range(2):  # the count that stood when the order came was the first
+        await team.until(lambda: team.count() == 3, "grown again")
+        await team.clock.sleep(2)
+        team.edit(MODEL_DEPLOYMENTS, "chat", set_one, manager="argocd")
+    await team.until(lambda: len(team.status().foreign_reversals) == 3, "an order is followed once")
     team.audit()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.scaling.history import LARGEST_HISTORY, History, compacted, complete, highest, lowest, recorded
@@ -73,17 +73,23 @@ def test_a_clock_set_back_begins_a_new_memory() -> None:
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=100))
+@example([*range(100, 0, -1)])  # every one of them may still be the largest of a window
+@example([*range(100)])  # or the smallest
 def test_a_compact_history_never_allows_more(counts: list[int]) -> None:
-    history = told([(float(index), count) for index, count in enumerate(counts)])
+    history = told([(float(index), count) for index, count in enumerate(counts)], up=DOWN)
     short = compacted(history)
     assert len(short.highs) <= LARGEST_HISTORY
     assert len(short.lows) <= LARGEST_HISTORY
     now = float(len(counts))
-    for later in (0.0, 50.0, 200.0, 290.0):
+    for later in range(int(DOWN)):
         exact, kept = highest(history, now + later, DOWN), highest(short, now + later, DOWN)
         if exact is not None:
             assert kept is not None
             assert kept.replicas >= exact.replicas
+        exact, kept = lowest(history, now + later, DOWN), lowest(short, now + later, DOWN)
+        if exact is not None:
+            assert kept is not None
+            assert kept.replicas <= exact.replicas
 
 
 def test_rare_steps_are_not_merged() -> None:

@@ -300,14 +300,21 @@ def test_a_role_never_decided_persists_nothing() -> None:
     assert restore({"server": PersistedRole()}, 0.0).roles["server"].history.known_since is None
 
 
-def test_a_new_fingerprint_drops_what_was_computed_under_the_old_one_also_after_a_restart() -> None:
+@pytest.mark.parametrize("restarted", [False, True], ids=["in one process", "also after a restart"])
+def test_a_new_fingerprint_drops_what_was_computed_under_the_old_one(restarted: bool) -> None:
     world = server_world(6, TokenThroughput())
     world.decide()
     world.run("server", 500.0, 600.0)
-    restart(world)
+    if restarted:
+        restart(world)
+    changed_at = world.now
     world.capacity = {"server": RoleCapacity(effective_tokens_per_second=2000.0, fingerprint="another")}
-    world.run("server", 500.0, 30.0)
+    world.run("server", 100.0, 30.0)
     kept = world.state.roles["server"]
     assert kept.fingerprint == "another"
-    assert kept.history.known_since == world.now
+    assert kept.history.known_since is not None
+    assert kept.history.known_since > changed_at
     assert kept.flows[0].end >= world.now - INTERVAL
+    assert kept.peak_tokens_per_second < 200.0, "the old peak was counted in other tokens, maybe"
+    assert kept.sampling_since is not None
+    assert kept.sampling_since > changed_at, "nothing shrinks before a window was sampled under it"
