@@ -87,7 +87,11 @@ async def test_the_pods_of_a_deployment_that_a_cache_does_not_show_yet_are_left_
 
 async def test_an_order_to_retry_that_was_changed_meanwhile_is_not_taken_away(chat: World):
     before = chat.deployment
-    chat.edit(MODEL_DEPLOYMENTS, "chat", lambda obj: obj["metadata"].update(annotations={RETIREMENT_RETRY_ANNOTATION: "server:1:newer"}))
+    chat.edit(
+        MODEL_DEPLOYMENTS,
+        "chat",
+        lambda obj: obj["metadata"].update(annotations={RETIREMENT_RETRY_ANNOTATION: "server:1:newer"}),
+    )
     writes = Writes(cast("KubeClient", chat.client), ConsistencyStore(), chat.clock)
     with pytest.raises(Conflict):
         await writes.consume_retry(before)

@@ -30,6 +30,14 @@ async def test_a_target_bound_to_what_can_be_no_scaler_is_taken_over(team: World
     await team.until(lambda: team.count() == 3, "bound and grown")
 
 
+async def test_a_target_bound_to_a_scaler_that_was_made_anew_since_and_claims_nothing_is_taken_over(team: World):
+    team.scaler("other", mode="Shadow")
+    await team.loaded()
+    _annotate(team, BOUND_BY, "other/the-uid-before")
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "bound and grown")
+
+
 EDITS = [
     ("the holder's name", BOUND_BY, "somebody/{uid}"),
     ("the term to nonsense", TERM, "seven"),
