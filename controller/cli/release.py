@@ -20,7 +20,7 @@ _FORCE = "--even-if-a-controller-runs"
 # A leader renews every two seconds: one that does so under a clock that differs from ours shows within this time.
 SECOND_LOOK_SECONDS = 5.0
 # A Lease that does not say how long it holds is held as long as ours are.
-_LEASE_SECONDS = 15
+_LEASE_SECONDS = 15.0
 
 
 def release(
@@ -150,7 +150,7 @@ def _renewed(lease: Lease) -> float:
 
 
 def _duration(lease: Lease) -> float:
-    return float((lease.spec.lease_duration_seconds if lease.spec else None) or _LEASE_SECONDS)
+    return lease.duration_seconds(_LEASE_SECONDS)
 
 
 def _print(given: list[GivenBack], name: str | None, namespace: str | None, output: Output) -> None:

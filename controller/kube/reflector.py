@@ -42,7 +42,7 @@ from controller.kube.listwatch import (
 )
 from controller.kube.observers import SILENT, ReflectorObserver, RestartReason
 from controller.kube.pacing import TimeBudget
-from controller.kube.pages import ListMeta, PageRequest
+from controller.kube.pages import ListMeta, PageRequest, PageWalk
 from controller.kube.streaming import StreamingSupport
 
 T = TypeVar("T", bound=KubeObject)
@@ -206,21 +206,20 @@ class Reflector(Generic[T]):
         now = asyncio.get_running_loop().time
         started = now()
         replacement = self._sink.begin_replace()
-        request: PageRequest | None = step.request
+        walk = PageWalk(step.request)
         version, pages, count = "", 0, 0
-        while request is not None:
+        while (request := walk.request) is not None:
             try:
                 meta, objects = await self._list_page(request, replacement)
-            except Expired:
-                if not request.continue_:
-                    raise
+            except Expired as failure:
                 # The continue token died with a compaction: everything at once, at the version first asked for.
-                replacement, request, version, count = self._sink.begin_replace(), step.request.whole(), "", 0
+                walk.expired(failure)
+                replacement, version, count = self._sink.begin_replace(), "", 0
                 continue
             version = version or meta.resource_version
             pages += 1
             count += objects
-            request = request.following(meta)
+            walk.arrived(meta)
         await replacement.commit(version)
         self._machine.listed(version, step.request, in_pages=pages > 1)
         self._observer.listed(self._target.label, now() - started, count)

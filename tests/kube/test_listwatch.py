@@ -31,7 +31,7 @@ from controller.kube.listwatch import (
     Watching,
 )
 from controller.kube.observers import RestartReason
-from controller.kube.pages import ListMeta, PageRequest
+from controller.kube.pages import ListMeta, PageRequest, PageWalk
 from controller.kube.streaming import StreamingSupport
 
 
@@ -368,10 +368,22 @@ def test_the_whole_list_is_asked_for_at_the_version_first_asked_for() -> None:
     assert PageRequest(limit=500).whole().query() == []
 
 
-def test_a_page_that_leads_to_itself_ends_the_list() -> None:
+@pytest.mark.parametrize("tokens", ["aa", "aba", "abcb"], ids=["to itself", "to the one before", "to an earlier one"])
+def test_a_page_that_leads_back_ends_the_list(tokens: str) -> None:
     """A broken server would be asked for it for ever."""
-    first = PageRequest("0", limit=500)
-    second = first.following(ListMeta("12", "token"))
-    assert second is not None
-    with pytest.raises(BadAnswer, match="leads to itself"):
-        second.following(ListMeta("12", "token"))
+    walk = PageWalk(PageRequest("0", limit=500))
+    for token in tokens[:-1]:
+        walk.arrived(ListMeta("12", token))
+    with pytest.raises(BadAnswer, match="leads back"):
+        walk.arrived(ListMeta("12", tokens[-1]))
+
+
+def test_a_whole_list_that_comes_in_pages_and_expires_is_not_begun_again() -> None:
+    """A server that never gets to its end would be asked without a pause."""
+    walk = PageWalk(PageRequest("0", limit=500))
+    walk.arrived(ListMeta("12", "a"))
+    walk.expired(Expired("compacted", status=410))
+    assert walk.request == PageRequest("0")
+    walk.arrived(ListMeta("13", "a"))  # another walk: its tokens may be those of the first
+    with pytest.raises(Expired):
+        walk.expired(Expired("compacted", status=410))
