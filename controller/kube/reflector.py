@@ -174,7 +174,7 @@ class Reflector(Generic[T]):
         # Values below five minutes would turn every reflector into a poller; they are raised.
         self._min_watch_seconds = max(min_watch_seconds, MIN_WATCH_SECONDS)
         self._budget = TimeBudget()
-        self._delivered = 0  # events of the current watch, bookmarks included
+        self._delivered = 0  # events of the current watch that could be used, bookmarks included
 
     @property
     def last_version(self) -> str:
@@ -316,8 +316,8 @@ class Reflector(Generic[T]):
         try:
             for line in lines:
                 event = decode(line)
-                self._delivered += 1
                 if type(event) in _CHANGES:
+                    self._delivered += 1
                     apply(event)  # type: ignore[arg-type]
                     version = event.object.metadata.resource_version or version  # type: ignore[union-attr]
                 else:
@@ -333,6 +333,7 @@ class Reflector(Generic[T]):
         """Whatever is not a change of an object; the version that it brings, if any."""
         match event:
             case Bookmark():
+                self._delivered += 1
                 version = event.object.metadata.resource_version
                 self._sink.bookmark(version)
                 return version

@@ -242,6 +242,36 @@ def test_a_watch_that_never_succeeds_at_its_version_leads_to_a_list_in_the_end()
     assert isinstance(machine.next_step(), Listing)
 
 
+def test_watches_that_all_end_at_once_lead_to_an_ordinary_list() -> None:
+    """A proxy may close every watch; a streamed list would fare no better."""
+    machine = streamer()
+    machine.streamed("10")
+    for _ in range(MAX_FAILED_WATCHES):
+        assert machine.next_step() == Watching("10")
+        assert machine.ended(0.1, 0).delay is Delay.BACKOFF
+    assert list_request(machine).resource_version == "10"
+    do_list(machine, "20")
+    assert machine.next_step() == Watching("20")
+
+
+def test_a_watch_that_is_idle_for_long_and_ends_leads_to_no_list() -> None:
+    machine = lister()
+    do_list(machine, "10")
+    for _ in range(3 * MAX_FAILED_WATCHES):
+        machine.ended(300.0, 0)
+        machine.ended(0.5, 1)
+    assert machine.next_step() == Watching("10")
+
+
+@pytest.mark.parametrize(("seconds", "events"), [(0.1, 0), (0.1, 7), (20.0, 7)])
+def test_streams_that_never_come_to_their_mark_lead_to_an_ordinary_list(seconds: float, events: int) -> None:
+    machine = streamer()
+    for _ in range(MAX_FAILED_WATCHES):
+        assert machine.next_step() == Streaming("")
+        assert machine.ended(seconds, events).delay is not Delay.NONE
+    assert list_request(machine).resource_version == "0"
+
+
 def test_an_event_between_failures_shows_that_the_version_is_fine() -> None:
     machine = lister()
     do_list(machine, "5")
