@@ -40,8 +40,9 @@ def demo(
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Traffic to replay: a CSV file, plain or gzip, of requests (t_s,prompt_tokens,output_tokens) or of "
-            "bins (t_s,requests,prompt_tokens,output_tokens). Default: one hour of Azure's chat service, 2023."
+            help="Traffic to replay: a CSV file, plain or gzip, of requests (columns t_s, prompt_tokens, "
+            "output_tokens) or of bins (t_s, requests, prompt_tokens, output_tokens). Default: one hour of Azure's "
+            "chat service, 2023."
         ),
     ] = None,
     minutes: Annotated[float | None, typer.Option(min=1.0, help="Only the first minutes of the trace.")] = None,
@@ -55,7 +56,9 @@ def demo(
     ] = None,
     algorithm: Annotated[
         DemoAlgorithm,
-        typer.Option(**choice(DemoAlgorithm), help="What the scaler decides by."),
+        typer.Option(
+            **choice(DemoAlgorithm, metavar="<name>"), help=f"What the scaler decides by: {', '.join(DemoAlgorithm)}."
+        ),
     ] = DemoAlgorithm.TOKEN_THROUGHPUT,
     roles: Annotated[
         DemoRoles,
