@@ -293,6 +293,15 @@ def test_other_roles_stay_with_their_profile_under_observed() -> None:
     assert (prior.capacity.unit, prior.mix) == (DemandUnit.OUTPUT, None)
 
 
+@pytest.mark.parametrize("source", ["build/catalog.yaml", "ConfigMap team-a/priors"])
+def test_a_catalog_with_a_name_takes_no_article(source: str) -> None:
+    held = load_text((DATA / "h200-sweep.yaml").read_bytes(), source)
+    assert isinstance(held, LoadedCatalog)
+    other = _request("Server/meta-llama/Llama-4/bf16/vllm/nvidia-h200/gpus=8,tp=8")
+    assert f" in {source}; nearest is " in resolve_role(held, other).message
+    assert " in the embedded catalog; nearest is " in resolve_role(load_embedded(), other).message
+
+
 def _two_roles(prefill: RoleRequest, decode: RoleRequest) -> list[RoleRequest]:
     return [replace(prefill, name="prefill"), replace(decode, name="decode")]
 
