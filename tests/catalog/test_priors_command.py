@@ -29,6 +29,7 @@ def test_import_writes_a_valid_catalog_and_sums_up(tmp_path: Path, capsys: pytes
         "superseded": 3,
     }
     assert (summary["refused"], summary["filesRefused"]) == ({"Disaggregated": 4, "Empty": 1}, {"Empty": 1})
+    assert summary["read"] == summary["imported"] + sum(summary["refused"].values()), "superseded is among the imported"
     assert summary["examples"]["Empty"]["file"].endswith("run_20768696438/agg_bmk.json")
     status, checked = _json(capsys, "validate", out)
     assert (status, checked["valid"], checked["files"][0]["digest"]) == (0, True, summary["digest"])
