@@ -63,6 +63,7 @@ ROWS = [
     Row("an engine that cannot be read is not idle", S.DRAINING, evidence(look=look(Load.UNKNOWN)), S.DRAINING, Outcome.REASON, how={"idle_reads": 1, "incarnation": "c1"}),
     Row("a command line of the user's own is never idle", S.DRAINING, evidence(look=look(Load.UNSUPPORTED)), S.DRAINING, Outcome.REASON, how={"idle_reads": 1, "incarnation": "c1"}),
     Row("idle but listed again is not idle", S.DRAINING, evidence(look=look(), listing=Listing.LISTED, listing_note="listed"), S.DRAINING, Outcome.REASON, how={"idle_reads": 1, "incarnation": "c1"}),
+    Row("idle while somebody does not say whom it lists is not idle", S.DRAINING, evidence(look=look(), listing=Listing.UNKNOWN), S.DRAINING, Outcome.REASON, how={"idle_reads": 1, "incarnation": "c1"}),
     Row("idle but labelled again is not idle", S.DRAINING, evidence(look=look(), labelled=True), S.DRAINING, Outcome.REASON, how={"idle_reads": 1, "incarnation": "c1"}),
     Row("busy to the end of the drain aborts and says with what", S.DRAINING, evidence(look=BUSY), S.ABORTED, Outcome.ABORTED, now=1240.0, reason="3 in flight"),
     Row("the drain ends with the whole operation at the latest", S.DRAINING, evidence(look=BUSY), S.ABORTED, Outcome.ABORTED, now=1200.0, how={"deadline": 1200.0}),

@@ -130,6 +130,7 @@ async def test_a_prefill_member_counts_as_in_use_until_its_blocks_are_where_they
     }
     await until(lambda: second.load().running == 1, clock)
     await until(lambda: [view.member.url for view in router.members] == [second.url], clock)
+    assert not request.done(), "let go at the first token, not with the last"
     assert await request == (200, 5000)
 
 

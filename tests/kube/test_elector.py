@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -273,6 +274,45 @@ async def test_a_stalled_loop_refuses_its_first_write_and_steps_down() -> None:
     await lost(me, task)
     assert now() == 25.0
     assert len(me.operations()) == writes
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system does not tell how long it was suspended")
+async def test_time_in_which_the_machine_was_suspended_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock that an elector has where nobody gives it one: `time.monotonic` stands still meanwhile."""
+    read, suspended = time.clock_gettime, 0.0
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda clock: read(clock) + (suspended if clock == time.CLOCK_BOOTTIME else 0.0)
+    )
+    elector = Elector(RecordLock(Record(), "me"), identity="me")
+    led = asyncio.Event()
+
+    async def lead() -> None:
+        led.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(elector.run(lead))
+    await led.wait()
+    elector.check_write()
+    suspended = LeaseTimes().renew_deadline_seconds
+    with pytest.raises(NotLeader):
+        elector.check_write()
+    with pytest.raises(LeadershipLost):
+        await task
+
+
+async def test_a_lease_that_ran_out_before_its_grant_was_read_is_not_led_with() -> None:
+    me = Candidate(Record())
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    stalls = [0.0, 20.0]  # the read, then the claim: granted at once, and read when it is over
+
+    async def stall() -> None:
+        loop.stall(stalls.pop(0) if stalls else 0.0)
+
+    me.lock.back = stall
+    async with running(me.run()):
+        await asyncio.sleep(25)
+    assert me.log[0][1] > 20.0, "led under the next claim"
 
 
 async def test_validity_begins_when_the_request_is_sent_not_when_it_is_answered() -> None:

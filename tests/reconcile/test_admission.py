@@ -6,6 +6,7 @@ from typing import Any
 
 from controller.api import MODEL_DEPLOYMENTS, PODS, scaler_crd
 from controller.planning import read_records
+from controller.wiring import Controller
 from tests.reconcile.harness import World
 
 TIMEOUT = 60.0
@@ -20,13 +21,14 @@ def _records(team: World) -> list[Any]:
         return list(read_records(lines, str(path)))
 
 
-async def _growing(team: World, **status: Any) -> None:
+async def _growing(team: World, **status: Any) -> Controller:
     """A target of one whose scaler wants three and takes back what is not admitted within a minute."""
     team.target(**status)
     (await team.replica(0)).load(1800, 600)
     team.scaler(sampling={"intervalSeconds": int(INTERVAL), "pendingTimeoutSeconds": int(TIMEOUT)})
-    await team.controller()
+    controller = await team.controller()
     await team.until(lambda: team.count() == 3, "grown")
+    return controller
 
 
 async def test_a_quota_shortfall_is_told_in_figures_taken_back_and_tried_again_later_and_later(team: World):
@@ -45,6 +47,17 @@ async def test_a_quota_shortfall_is_told_in_figures_taken_back_and_tried_again_l
             pauses.append(team.clock.now() - taken_back)
     assert [pause >= TIMEOUT * 2**number - INTERVAL for number, pause in enumerate(pauses)] == [True, True]
     team.audit()
+
+
+async def test_the_pause_after_a_raise_was_taken_back_outlasts_the_process(team: World):
+    first = await _growing(team)
+    await team.until(lambda: team.count() == 1, "taken back")
+    taken_back = team.clock.now()
+    await team.until(lambda: team.status().roles[0].quota is None, "nothing is missing")
+    await team.stop_controller(first)
+    await team.controller("second")
+    await team.until(lambda: team.count() == 3, "tried again")
+    assert team.clock.now() - taken_back >= TIMEOUT - INTERVAL
 
 
 async def test_quota_that_the_operator_has_not_reserved_is_missing_though_the_pods_have_nodes(team: World):

@@ -90,7 +90,22 @@ async def test_nothing_is_written_over_a_change_that_the_decision_did_not_know(t
 async def test_roles_that_were_reordered_are_scaled_by_their_names(team: World):
     await _committing(team, _reordered)
     await team.until(lambda: _counts(team) == {"server": 3, "other": 1}, "written anew")
+    assert team.annotations()["written"] == "other=1,server=3", "also the count that was right already"
     team.audit()
+
+
+async def test_a_release_on_its_way_takes_nothing_from_whoever_took_the_target_over(team: World):
+    await team.loaded()
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "grown")
+    held = team.faults.add(LATE, verb="patch", resource="modeldeployments")
+    team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj["spec"].update(suspend=True))
+    await team.until(lambda: held.fired, "the release is on its way")
+    heir = {f"{PREFIX}bound-by": "heir/0c6e", f"{PREFIX}term": "2"}
+    team.edit(MODEL_DEPLOYMENTS, "chat", lambda obj: obj["metadata"]["annotations"].update(heir))
+    await team.until(lambda: team.answers("patch", "modeldeployments")[-1] == 409, "refused")
+    await team.quiet(40)
+    assert (team.annotations()["bound-by"], team.annotations()["term"]) == ("heir/0c6e", "2")
 
 
 async def test_a_target_recreated_while_a_count_is_on_its_way_is_not_written(team: World):

@@ -61,6 +61,7 @@ async def test_it_is_told_by_the_next_process_too():
     world.start()
     await _told(world, "server 1 → 3")
     assert int(world.note("term")) > int(term)
+    assert world.note("found") == "server=1", "to raise the term is no new beginning"
 
 
 async def test_what_is_changed_between_two_bindings_is_nobodys_fault():
@@ -85,6 +86,8 @@ async def test_in_shadow_no_count_is_compared_whatever_was_written_before():
     await world.until(lambda: not world.note("bound-by"), "released")
     world.scale(2)
     await world.run(60)
+    assert world.status.binding is not None
+    assert (world.status.binding.term, world.status.binding.acquired_time) == (1, None)
     assert _conflict(world).reason == "Resolved"
     assert _conflict(world).message.startswith("this scaler does not hold the target")
 

@@ -30,6 +30,20 @@ async def test_a_scaler_that_became_invalid_still_gives_its_target_back_when_it_
     assert "bound-by" not in lax.annotations()
 
 
+async def test_a_scaler_that_only_waited_takes_the_target_from_nobody(lax: World):
+    await lax.loaded()
+    await lax.controller()
+    await lax.until(lambda: lax.count() == 3, "grown")
+    held = lax.annotations()["bound-by"], lax.annotations()["term"]
+    later = lax.scaler("later")
+    lax.edit(MODEL_DEPLOYMENT_SCALERS, "later", lambda obj: obj["metadata"].update(finalizers=[FINALIZER]))
+    await lax.until(lambda: lax.reason("Bound", "later") == "HeldByAnotherScaler", "it waits")
+    lax.server.delete(MODEL_DEPLOYMENT_SCALERS, later["metadata"]["name"], "team")
+    await lax.until(lambda: lax.server.get(MODEL_DEPLOYMENT_SCALERS, "later", "team") is None, "gone")
+    await lax.quiet(20)
+    assert (lax.annotations()["bound-by"], lax.annotations()["term"]) == held
+
+
 async def test_a_scaler_sent_to_another_target_gives_the_first_one_back(lax: World):
     await lax.loaded()
     lax.target("other")

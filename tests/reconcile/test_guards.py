@@ -5,6 +5,7 @@ import pytest
 
 from controller.api import ActiveReason, RetirementReason, RoleBounds, Router
 from controller.reconcile.guards import holds, retirement_block, unsupported, writable
+from controller.reconcile.writing import Writing
 from tests.reconcile.objects import role, target
 
 BOUNDS = (RoleBounds(name="server", max_replicas=4),)
@@ -94,6 +95,19 @@ def test_writable(changes, reason, banded, expected):
     wanted, note = writable(changes, reason, banded=banded)
     assert wanted == expected
     assert bool(note) == (len(expected) < len(changes))
+
+
+RAISES = [
+    ("a raise goes on, a shrink beside it does not", {"prefill": 3, "decode": 1}, False, {"prefill": 3}),
+    ("under a hard band the raise waits for the shrink", {"prefill": 3, "decode": 1}, True, {}),
+    ("under a hard band raises alone go on", {"prefill": 3, "decode": 4}, True, {"prefill": 3, "decode": 4}),
+]
+
+
+@pytest.mark.parametrize(("wanted", "banded", "expected"), [c[1:] for c in RAISES], ids=[c[0] for c in RAISES])
+def test_what_is_written_without_a_stored_status(wanted, banded, expected):
+    current = {"prefill": 2, "decode": 2}
+    assert Writing(wanted, {}, RetirementReason.NONE, "", {}, current, banded).raises_only() == expected
 
 
 RETIREMENTS = [

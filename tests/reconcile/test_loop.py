@@ -174,6 +174,19 @@ async def test_of_two_scalers_on_one_target_the_older_writes_and_the_younger_fol
     await team.until(lambda: team.annotations().get("bound-by") == bound, "the younger takes over")
 
 
+async def test_a_holder_gives_way_to_an_older_scaler_that_begins_to_claim(team: World):
+    team.scaler("older", suspend=True)
+    await team.clock.sleep(2)  # creation has whole seconds
+    await team.loaded()
+    await team.controller()
+    await team.until(lambda: team.count() == 3, "grown")
+    team.edit(MODEL_DEPLOYMENT_SCALERS, "older", lambda obj: obj["spec"].update(suspend=False))
+    await team.until(lambda: team.annotations()["bound-by"].startswith("older/"), "taken over")
+    await team.until(lambda: team.reason("Bound") == "HeldByAnotherScaler", "told")
+    assert (team.status().binding.term, team.status().binding.acquired_time) == (1, None)
+    assert team.annotations()["term"] == "2"
+
+
 async def test_a_count_set_by_somebody_else_is_the_new_baseline_and_named(team: World):
     team.target()
     (await team.replica(0)).load(1800, 600)
