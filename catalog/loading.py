@@ -27,6 +27,7 @@ from controller.foundation import FieldError, printable
 MAX_CACHED: Final = 32
 # A condition message is read on one screen.
 _FINDINGS_SHOWN: Final = 3
+_EMBEDDED: Final = "embedded catalog"
 
 
 class CatalogProblem(StrEnum):
@@ -38,12 +39,17 @@ class CatalogProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadedCatalog:
-    """A usable catalog. `source` names it in messages (`embedded catalog`, `ConfigMap team-a/priors`)."""
+    """A usable catalog. `source` names it in messages (`embedded catalog`, `ConfigMap team-a/priors`, a path)."""
 
     source: str
     digest: str
     catalog: Catalog
     index: CatalogIndex
+
+    @property
+    def named(self) -> str:
+        """`source` inside a sentence: a name stands for itself, and only what has none takes an article."""
+        return f"the {self.source}" if self.source == _EMBEDDED else self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ def _unreadable(source: str, why: str) -> CatalogFailure:
 @cache
 def load_embedded() -> LoadedCatalog:
     """The catalog of this package. A broken one is a defect of the build and raises RuntimeError."""
-    result = load_text(resources.files("catalog").joinpath("priors.yaml").read_bytes(), "embedded catalog")
+    result = load_text(resources.files("catalog").joinpath("priors.yaml").read_bytes(), _EMBEDDED)
     if isinstance(result, CatalogFailure):
         raise RuntimeError(result.message)
     return result

@@ -231,14 +231,14 @@ def _not_found(catalog: LoadedCatalog, wanted: Identity) -> str:
     known = catalog.index.quantizations(wanted) if wanted.quantization is None else ()
     if len(known) > 1:
         return (
-            f"{wanted}: the quantization is not stated and the {catalog.source} holds {' and '.join(known)} for it: "
+            f"{wanted}: the quantization is not stated and {catalog.named} holds {' and '.join(known)} for it: "
             "state it with --quantization or declare the identity"
         )
     nearest = catalog.index.nearest(wanted)
     if nearest is None:
-        return f"no profile for {wanted}: the {catalog.source} holds no profile"
+        return f"no profile for {wanted}: {catalog.named} holds no profile"
     found, differences = nearest
-    return f"no profile for {wanted} in the {catalog.source}; nearest is {found}, differing in {', '.join(differences)}"
+    return f"no profile for {wanted} in {catalog.named}; nearest is {found}, differing in {', '.join(differences)}"
 
 
 def _choose(profiles: tuple[Profile, ...], request: RoleRequest) -> tuple[Profile, OperatingPoint | NoPoint]:

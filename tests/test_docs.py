@@ -162,3 +162,28 @@ def test_links_lead_to_files(page: Path):
 def test_the_front_page_leads_to_every_page():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [path.name for path in PAGES[1:] if f"docs/{path.name}" not in text] == []
+
+
+def test_the_table_of_permissions_says_which_role_grants_what():
+    """One column for each ClusterRole; of the one for scaling only what the table is about."""
+    documents = yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text(encoding="utf-8"))
+    granted: dict[str, dict[str, set[str]]] = {}
+    for document in documents:
+        if document["kind"] == "ClusterRole":
+            verbs = granted.setdefault(document["metadata"]["name"], {})
+            for rule in document["rules"]:
+                for resource in rule["resources"]:
+                    verbs.setdefault(resource, set()).update(rule["verbs"])
+    told: list[dict[str, set[str]]] = [{}, {}]
+    text = (ROOT / "docs" / "retirement.md").read_text(encoding="utf-8")
+    for row in text.split("| resource | verbs in")[1].split("\n\n")[0].splitlines()[2:]:
+        resources, *columns = (cell.strip() for cell in row.strip("|").split("|"))
+        for resource in resources.split(", "):
+            for role, cell in zip(told, columns, strict=True):
+                verbs_told = set(re.sub(r"\(.*\)", "", cell).replace(" ", "").split(",")) - {""}
+                if verbs_told:
+                    role[resource.split(".")[0]] = verbs_told
+    assert told[0] == granted["model-deployment-scaler-standalone"]
+    scaling = granted["model-deployment-scaler"]
+    assert told[1] == {resource: scaling[resource] for resource in told[1]}
+    assert {resource for resource in told[0] if resource in scaling} <= set(told[1])

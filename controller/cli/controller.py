@@ -30,6 +30,8 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 _CONNECTION = "Connection"
 _ELECTION = "Leader election"
+# Apart, because the two names of --leader-elect would take the place of the others in 80 columns.
+_LEASE = "Lease"
 _ENDPOINTS = "Endpoints"
 _OPERATION = "Operation"
 
@@ -62,13 +64,11 @@ def controller(
         ),
     ] = True,
     lease_name: Annotated[
-        str, typer.Option(help="Name of the Lease.", rich_help_panel=_ELECTION)
+        str, typer.Option(help="Name of the Lease.", rich_help_panel=_LEASE)
     ] = "model-deployment-scaler",
     lease_namespace: Annotated[
         str | None,
-        typer.Option(
-            help="Namespace of the Lease. Default: $POD_NAMESPACE, else `default`.", rich_help_panel=_ELECTION
-        ),
+        typer.Option(help="Namespace of the Lease. Default: $POD_NAMESPACE, else `default`.", rich_help_panel=_LEASE),
     ] = None,
     lease_duration: Annotated[
         float,
@@ -76,20 +76,18 @@ def controller(
             min=1.0,
             max=_DAY,
             help="Seconds that others wait before they take an unrenewed Lease.",
-            rich_help_panel=_ELECTION,
+            rich_help_panel=_LEASE,
         ),
     ] = 15.0,
     renew_deadline: Annotated[
         float,
         typer.Option(
-            min=0.1, max=_DAY, help="Seconds without a renewal after which the leader stops.", rich_help_panel=_ELECTION
+            min=0.1, max=_DAY, help="Seconds without a renewal after which the leader stops.", rich_help_panel=_LEASE
         ),
     ] = 10.0,
     retry_period: Annotated[
         float,
-        typer.Option(
-            min=0.1, max=_DAY, help="Seconds between two tries to acquire or renew.", rich_help_panel=_ELECTION
-        ),
+        typer.Option(min=0.1, max=_DAY, help="Seconds between two tries to acquire or renew.", rich_help_panel=_LEASE),
     ] = 2.0,
     metrics_bind_address: Annotated[
         str, typer.Option(help="Where /metrics listens: HOST:PORT, :PORT, or 0 for off.", rich_help_panel=_ENDPOINTS)

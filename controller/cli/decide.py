@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO, Final
 
 import orjson
 import typer
@@ -12,6 +13,9 @@ from controller.cli.options import Output, OutputOption
 from controller.foundation import UsageError, format_time
 from controller.planning import Record, decision_json, read_records, replay
 from controller.scaling import Decision
+
+# The record of a thousand replicas with all their histograms takes a few MiB.
+_LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 def decide_file(
@@ -27,7 +31,7 @@ def decide_file(
     """Decide again from recorded arguments. Exit status 1 when a decision differs from the recorded one."""
     try:
         with file.open("rb") as lines:
-            records = list(read_records(lines, str(file)))[-last:]
+            records = list(read_records(_bounded(lines, file), str(file)))[-last:]
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
     if not records:
@@ -43,6 +47,16 @@ def decide_file(
         else:
             typer.echo(_describe(record, decision, same))
     return 1 if differing else 0
+
+
+def _bounded(lines: BinaryIO, file: Path) -> Iterator[bytes]:
+    """The lines of a file; raises UsageError where one has no end (a device, a disk image)."""
+    while line := lines.readline(_LONGEST_LINE_BYTES + 1):
+        if len(line) > _LONGEST_LINE_BYTES:
+            raise UsageError(
+                f"{file}: a line holds more than {_LONGEST_LINE_BYTES:,} bytes; is this a decision record?"
+            )
+        yield line
 
 
 def _describe(record: Record, decision: Decision, same: bool | None) -> str:

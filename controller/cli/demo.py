@@ -40,8 +40,9 @@ def demo(
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Traffic to replay: a CSV file, plain or gzip, of requests (t_s,prompt_tokens,output_tokens) or of "
-            "bins (t_s,requests,prompt_tokens,output_tokens). Default: one hour of Azure's chat service, 2023."
+            help="Traffic to replay: a CSV file, plain or gzip, of requests (columns t_s, prompt_tokens, "
+            "output_tokens) or of bins (t_s, requests, prompt_tokens, output_tokens). Default: one hour of Azure's "
+            "chat service, 2023."
         ),
     ] = None,
     minutes: Annotated[float | None, typer.Option(min=1.0, help="Only the first minutes of the trace.")] = None,
@@ -55,7 +56,9 @@ def demo(
     ] = None,
     algorithm: Annotated[
         DemoAlgorithm,
-        typer.Option(**choice(DemoAlgorithm), help="What the scaler decides by."),
+        typer.Option(
+            **choice(DemoAlgorithm, metavar="<name>"), help=f"What the scaler decides by: {', '.join(DemoAlgorithm)}."
+        ),
     ] = DemoAlgorithm.TOKEN_THROUGHPUT,
     roles: Annotated[
         DemoRoles,
@@ -101,14 +104,15 @@ def demo(
     """
     # Heavy, and only this command pays for it.
     from controller.cli import demo_run  # noqa: PLC0415
+    from controller.cli.demo_folder import check_report  # noqa: PLC0415
     from controller.cli.demo_plan import plan_demo  # noqa: PLC0415
     from controller.cli.demo_report import render_results, summary_table  # noqa: PLC0415
     from controller.cli.demo_speed import SpeedPlanner  # noqa: PLC0415
 
     if serve and speed not in (None, 1.0):
         raise UsageError("--serve runs in real time, so that kubectl shows true ages; leave out --speed")
-    if report and (Path(report).name != report):
-        raise UsageError(f"--report: {report!r} is a name within --directory ({directory}), not a path")
+    if report:
+        check_report(directory, report)
     if serve and cycles is not None:
         raise UsageError("--serve keeps a demo up after its trace, and --cycles replays none; leave out one of them")
     if minutes is not None and cycles is not None:
@@ -130,20 +134,27 @@ def demo(
     if planner.slowed:
         typer.echo(f"mdscaler: {planner.announcement}", err=True)
 
+    unwritten: list[str] = []
+
     def tell(outcome: demo_run.DemoOutcome) -> None:
         doubt = outcome.doubt and f"{outcome.doubt}; {planner.advice()}"
         if doubt:
             typer.echo(f"mdscaler: {doubt}", err=True)
+        problems = list(outcome.failures)
         if report:
-            (directory / report).write_text(render_results(plan, options, outcome, doubt), encoding="utf-8")
+            try:
+                (directory / report).write_text(render_results(plan, options, outcome, doubt), encoding="utf-8")
+            except OSError as error:
+                problems.append(f"the report could not be written to {directory / report}: {error.strerror}")
+                unwritten.append(report)
         if output is Output.JSON:
             typer.echo(orjson.dumps(outcome.as_json()).decode())
         else:
             typer.echo(summary_table(plan, outcome))
-            if report:
+            if report and not unwritten:
                 typer.echo(f"report: {directory / report}")
-        for failure in outcome.failures:
-            typer.echo(f"mdscaler: {failure}", err=True)
+        for problem in problems:
+            typer.echo(f"mdscaler: {problem}", err=True)
 
     for restarts_left in range(_MOST_RESTARTS, -1, -1):
         options = replace(options, speed=planner.speed, give_up_when_late=bool(restarts_left) and planner.may_slow_down)
@@ -153,5 +164,5 @@ def demo(
             planner.slow_down()
             typer.echo(f"mdscaler: {behind}; beginning anew at --speed {planner.speed:.0f}", err=True)
         else:
-            return 1 if outcome.failures else 0
+            return 1 if outcome.failures or unwritten else 0
     raise AssertionError("the last attempt takes what comes")

@@ -39,7 +39,6 @@ class ControllerProcess:
         ]
         self._process: asyncio.subprocess.Process | None = None
         self._started = 0.0
-        log.unlink(missing_ok=True)
 
     @property
     def lived_seconds(self) -> float:
@@ -49,7 +48,11 @@ class ControllerProcess:
     async def start(self) -> None:
         """Start it; its log is appended."""
         self._started = monotonic()
-        with self.log.open("ab") as log:
+        try:
+            log = self.log.open("ab")
+        except OSError as error:
+            raise OperationFailed(f"{self.log}: {error.strerror}") from None
+        with log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -66,8 +69,11 @@ class ControllerProcess:
         """Wait for it to end by itself; what to tell about that."""
         assert self._process is not None  # noqa: S101 - started before it is watched
         status = await self._process.wait()
-        tail = self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
-        last = tail[-1] if tail else "nothing was logged"
+        try:
+            tail = self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+            last = tail[-1] if tail else "nothing was logged"
+        except OSError as error:
+            last = f"its log cannot be read: {error.strerror}"
         return OperationFailed(f"the controller ended with status {status}: {last} (log: {self.log})")
 
     async def watched(self, work: Coroutine[Any, Any, None]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from controller.api import render_crds
 from controller.cli.demo_controller import ControllerProcess
+from controller.cli.demo_folder import KUBECONFIG, LOG, RECORDS, demo_folder
 from controller.cli.demo_plan import DEPLOYMENT, INTERVAL_SECONDS, NAMESPACE, STARTUP_SECONDS, DemoPlan
 from controller.cli.demo_view import live_view
 from controller.cli.options import counted
@@ -162,25 +163,19 @@ async def run_demo(plan: DemoPlan, options: DemoOptions, report: Callable[[DemoO
     """
     started = monotonic()
     directory = options.directory
-    records = directory / "records"
-    try:
-        records.mkdir(parents=True, exist_ok=True)
-        for old in (*records.glob("*.jsonl"), *directory.glob("*.html")):
-            old.unlink()  # a run that fails leaves no report of another one
-    except OSError as error:
-        raise OperationFailed(f"--directory {directory}: {error.strerror}") from None
+    records = directory / RECORDS
     epoch = wall_now()
     clock = ScaledClock(epoch, options.speed)
     world = World(world_config(plan), clock)
     controller = ControllerProcess(
-        kubeconfig=directory / "kubeconfig",
-        log=directory / "controller.log",
+        kubeconfig=directory / KUBECONFIG,
+        log=directory / LOG,
         records=records,
         epoch=epoch,
         factor=options.speed,
         lease=() if options.kill_every_seconds is None else _SHORT_LEASE,
     )
-    with _interruptible():
+    with demo_folder(directory), _interruptible():
         try:
             await start_demo(world, controller, plan, options)
             await _first_decision(records, controller)
@@ -228,7 +223,10 @@ def world_config(plan: DemoPlan) -> WorldConfig:
 async def start_demo(world: World, controller: ControllerProcess, plan: DemoPlan, options: DemoOptions) -> None:
     """The world, then the controller, which makes the Pods, then the first replicas."""
     await world.start()
-    world.write_kubeconfig(controller.kubeconfig)
+    try:
+        world.write_kubeconfig(controller.kubeconfig)
+    except OSError as error:
+        raise OperationFailed(f"{controller.kubeconfig}: {error.strerror}") from None
     if options.serve:
         _tell(f"export KUBECONFIG={controller.kubeconfig.resolve()}")
         _tell("kubectl get mds -w      # in another terminal; Ctrl-C here ends the demo")
@@ -278,10 +276,10 @@ async def replay(
             if options.give_up_when_late:
                 waits.add(asyncio.create_task(fallen_behind(world, plan), name="watch the pace"))
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for task in waits - {traffic} - done:
+            others = waits - {traffic} - done
+            for task in others:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            await asyncio.gather(*others, return_exceptions=True)  # a Ctrl-C that comes now is not one of theirs
             if traffic in done:
                 return traffic.result()
             behind = next((task for task in done if task.get_name() == "watch the pace"), None)

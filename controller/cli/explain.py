@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
@@ -24,6 +25,7 @@ from controller.api import (
     find_condition,
     render,
 )
+from controller.cli.leases import HeldLease, Standing, held_leases
 from controller.cli.options import Output, OutputOption, package_version
 from controller.foundation import OperationFailed, UsageError, format_time, parse_time, wall_now
 
@@ -37,6 +39,8 @@ _MISSED_INTERVALS = 3
 _NOBODY_LOOKS = "does a running controller serve this namespace (its --namespace, its logs)?"
 # Controllers that share a Lease take turns, whatever namespaces they serve.
 _ONE_LEASE_EACH = "if it serves other namespaces only, the controller of this one needs a --lease-name of its own"
+# A controller that takes part in no election, or in another one, is not known by this Lease.
+_UNLESS = "unless a controller runs under another --lease-name or with --no-leader-elect, none does; start one"
 # Reasons of ScalingActive with which nothing is decided at all; with the others counts are planned, or held.
 _NOT_DECIDING = (ActiveReason.SUSPENDED, ActiveReason.INVALID_SPEC, ActiveReason.TARGET_UNSUPPORTED)
 # Conditions whose "True" is bad news; of the others "False" is.
@@ -52,7 +56,8 @@ class _Found:
     interval_seconds: float | None  # None: the spec cannot be read
     suspended: bool
     events: list[dict[str, Any]]
-    leaders: str = ""  # who holds which Lease, where that may explain why nobody looks
+    lease_name: str = ""
+    leases: tuple[HeldLease, ...] | None = None  # None: they could not be read
 
     @property
     def seen(self) -> bool:
@@ -76,9 +81,26 @@ class _Found:
         return wall_now() - decided > _REPORTED_WITHIN_SECONDS + _MISSED_INTERVALS * interval
 
     @property
+    def nobody_runs(self) -> str:
+        """Why no controller works for any scaler, as far as Leases tell; empty where one does, or they do not tell."""
+        if self.leases is None or any(lease.standing is not Standing.OVER for lease in self.leases):
+            return ""
+        if not self.leases:
+            return f"Nobody holds a Lease {self.lease_name}: {_UNLESS}"
+        return f"{_ran_out(self.leases)}: that controller is gone; start one"
+
+    @property
     def nobody_looks(self) -> str:
         """What to look at where no controller seems to work for the scaler."""
-        return f"{_NOBODY_LOOKS} {self.leaders}".rstrip()
+        if self.nobody_runs:
+            return self.nobody_runs
+        if self.leases is None:
+            return _NOBODY_LOOKS
+        live = [lease for lease in self.leases if lease.standing is not Standing.OVER]
+        over = [lease for lease in self.leases if lease.standing is Standing.OVER]
+        held = ", ".join(f"Lease {lease.key} is held by {lease.holder}" for lease in live)
+        gone = f". {_ran_out(over)}: that controller is gone" if over else ""
+        return f"{_NOBODY_LOOKS} {held}: {_ONE_LEASE_EACH}{gone}"
 
 
 def explain(
@@ -100,6 +122,7 @@ def explain(
             "mode": found.mode,
             "deciding": found.seen and not found.idle,
             "status": render(found.status),
+            "leases": None if found.leases is None else [_lease(lease) for lease in found.leases],
             "note": found.note,
             "events": [{key: event[key] for key in ("time", "type", "reason", "note")} for event in found.events],
         }
@@ -120,10 +143,7 @@ async def _read(
     try:
         scaler = await client.get(MODEL_DEPLOYMENT_SCALERS, name, where, type_=MdsView)
         events = (await client.list(EVENTS, where)).items
-        found = _found(scaler, events)
-        if not found.seen or found.overdue:
-            found = replace(found, leaders=await _leaders(client, lease_name))
-        return found
+        return replace(_found(scaler, events), lease_name=lease_name, leases=await _leases(client, lease_name))
     except NotFound:
         raise OperationFailed(f"there is no ModelDeploymentScaler {name} in namespace {where}") from None
     except ValueError as failure:
@@ -151,16 +171,22 @@ def _found(scaler: MdsView, events: Sequence[dict[str, Any]]) -> _Found:
     )
 
 
-async def _leaders(client: KubeClient, name: str) -> str:
-    """Who holds the Leases of this name, in a sentence; empty where they may not be read."""
-    from controller.kube import LEASE, ApiError, Lease  # noqa: PLC0415 - heavy
+async def _leases(client: KubeClient, name: str) -> tuple[HeldLease, ...] | None:
+    """The held Leases of this name in all namespaces; None where they may not be read."""
+    from controller.kube import ApiError  # noqa: PLC0415 - heavy
 
     try:
-        leases = (await client.list(LEASE, type_=Lease, field_selector=f"metadata.name={name}")).items
+        return tuple(await held_leases(client, name, None))
     except ApiError:
-        return ""
-    held = sorted(f"{each.metadata.namespace}/{name} is held by {each.holder}" for each in leases if each.holder)
-    return f"Lease {', Lease '.join(held)}: {_ONE_LEASE_EACH}" if held else f"Nobody holds a Lease {name}."
+        return None
+
+
+def _ran_out(leases: Sequence[HeldLease]) -> str:
+    return ", ".join(
+        f"Lease {lease.key} of {lease.holder} ran out"
+        + (f" {_span(-lease.ends_in_seconds)} ago" if isfinite(lease.ends_in_seconds) else "")
+        for lease in leases
+    )
 
 
 def _raw(scaler: MdsView, *path: str) -> str:
@@ -183,12 +209,18 @@ def _event(event: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _lease(lease: HeldLease) -> dict[str, str]:
+    return {"name": lease.key, "holder": lease.holder, "standing": lease.standing.value}
+
+
 def _tell(name: str, found: _Found) -> list[str]:
     status = found.status
     lines = [f"ModelDeploymentScaler {name} → ModelDeployment {found.target} ({found.mode})"]
     if found.note:
         lines.append(f"  {found.note}")
     lines.append(f"  {_tell_last_decision(found)}")
+    if found.seen and not found.overdue and found.nobody_runs:
+        lines.append(f"  {found.nobody_runs}")
     for role in status.roles:
         lines += _tell_role(role, past=bool(found.idle))
     if not found.seen:

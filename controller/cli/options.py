@@ -23,9 +23,10 @@ OutputOption = Annotated[
 ]
 
 
-def choice(kind: type[E]) -> dict[str, Any]:
+def choice(kind: type[E], *, metavar: str | None = None) -> dict[str, Any]:
     """What `typer.Option` needs for a choice whose names have capitals: taken in any case, shown as they are written
-    (typer itself lists them in lower case where a wrong one was given)."""
+    (typer itself lists them in lower case where a wrong one was given). `metavar` stands for names that are too long
+    for 80 columns; the help has to tell them."""
 
     def parse(value: str) -> E:
         for member in kind:
@@ -33,7 +34,7 @@ def choice(kind: type[E]) -> dict[str, Any]:
                 return member
         raise typer.BadParameter(f"{value!r} is not one of {', '.join(repr(str(member)) for member in kind)}.")
 
-    return {"parser": parse, "metavar": f"<{'|'.join(kind)}>"}
+    return {"parser": parse, "metavar": metavar or f"<{'|'.join(kind)}>"}
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -72,11 +73,13 @@ def _show_plain_type(parameter: Any) -> None:
 
 
 def plain_type(shown: str | None) -> str | None:
-    """`<list[Path]>` as `<path>`, `<str>` as `<text>`, `<bool>` as nothing; choices and the rest as they are."""
+    """`<list[Path]>` as `<path>`, `<str>` as `<text>`, numbers as `<n>`, which leaves long names of options
+    their place in 80 columns, `<bool>` as nothing; choices and the rest as they are."""
     if not shown or "|" in shown:
         return shown
     name = shown.removeprefix("<").removesuffix(">").removeprefix("list[").removesuffix("]").lower()
-    return {"bool": "", "str": "<text>"}.get(name, f"<{name}>")
+    numbers = dict.fromkeys(("int", "float", "int range", "float range"), "<n>")
+    return {"bool": "", "str": "<text>", **numbers}.get(name, f"<{name}>")
 
 
 def package_version() -> str:

@@ -60,7 +60,9 @@ _OutFile = Annotated[Path | None, typer.Option("--out", help="Write the catalog 
 _Identity = Annotated[
     str | None,
     typer.Option(
-        "--identity", help="Role/owner/model/quantization/engine/hardware/gpus=1,tp=1; degrees of 1 left out."
+        "--identity",
+        help="Parts with `/` between them: role, owner, model, quantization, engine, hardware, degrees (gpus=8,tp=8; "
+        "those of 1 left out). As `priors show` prints them.",
     ),
 ]
 # A day, and what only a typing error exceeds.

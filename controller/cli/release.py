@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
+from controller.cli.leases import Standing, held_leases
 from controller.cli.options import Output, OutputOption, package_version
-from controller.foundation import OperationFailed, UsageError, parse_time, wall_now
+from controller.foundation import OperationFailed, UsageError
 
 if TYPE_CHECKING:
-    from controller.kube import KubeClient, Lease
+    from controller.kube import KubeClient
     from controller.reconcile.release import GivenBack
 
 _FORCE = "--even-if-a-controller-runs"
-# A leader renews every two seconds: one that does so under a clock that differs from ours shows within this time.
-SECOND_LOOK_SECONDS = 5.0
-# A Lease that does not say how long it holds is held as long as ours are.
-_LEASE_SECONDS = 15
 
 
 def release(
@@ -113,44 +110,14 @@ async def _require(client: KubeClient, name: str | None, namespace: str | None, 
 
 async def _leader(client: KubeClient, name: str, namespace: str | None) -> str:
     """Who holds the Lease of a running controller; empty: nobody, as far as Leases tell."""
-    from controller.kube import LEASE, Lease, NotFound  # noqa: PLC0415
-
-    async def leases() -> dict[str, Lease]:
-        selector = f"metadata.name={name}"
-        try:
-            found = (await client.list(LEASE, namespace, type_=Lease, field_selector=selector)).items
-        except NotFound:
-            return {}
-        return {f"{lease.metadata.namespace}/{lease.metadata.name}": lease for lease in found if lease.holder}
-
-    first = await leases()
-    if not first:
-        return ""
-    now = wall_now()
-    for key, lease in sorted(first.items()):
-        if now - _renewed(lease) < _duration(lease):
-            ends = min(_duration(lease) - (now - _renewed(lease)), _duration(lease))
+    for lease in await held_leases(client, name, namespace):
+        if lease.standing is Standing.LASTS:
             # A killed controller gives no Lease back, and until it ends nobody can tell that from one that runs.
-            return f"{lease.holder} holds Lease {key}; if it was killed, the Lease ends in {math.ceil(ends)} s"
-    # Old by our clock. Whether it is old by theirs shows when it is not renewed.
-    await asyncio.sleep(SECOND_LOOK_SECONDS)
-    for key, lease in sorted((await leases()).items()):
-        before = first.get(key)
-        if before is None or before.metadata.resource_version != lease.metadata.resource_version:
-            return f"{lease.holder} renews Lease {key}"
+            ends = math.ceil(lease.ends_in_seconds)
+            return f"{lease.holder} holds Lease {lease.key}; if it was killed, the Lease ends in {ends} s"
+        if lease.standing is Standing.RENEWED:
+            return f"{lease.holder} renews Lease {lease.key}"
     return ""
-
-
-def _renewed(lease: Lease) -> float:
-    """When the Lease was last renewed, by its holder's clock; what cannot be read is long ago."""
-    try:
-        return parse_time((lease.spec.renew_time if lease.spec else None) or "")
-    except ValueError:
-        return float("-inf")
-
-
-def _duration(lease: Lease) -> float:
-    return float((lease.spec.lease_duration_seconds if lease.spec else None) or _LEASE_SECONDS)
 
 
 def _print(given: list[GivenBack], name: str | None, namespace: str | None, output: Output) -> None:

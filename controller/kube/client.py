@@ -20,7 +20,7 @@ from controller.foundation import Resource
 from controller.kube.connection import Connection
 from controller.kube.errors import BadAnswer, Expired, Invalid, Outcome
 from controller.kube.observers import SILENT, RequestObserver
-from controller.kube.pages import PAGE_SIZE, ListPage, PageRequest
+from controller.kube.pages import PAGE_SIZE, ListPage, PageRequest, PageWalk
 from controller.kube.patches import APPLY_PATCH, Patch
 from controller.kube.recovery import recovered
 from controller.kube.retries import READS
@@ -128,24 +128,22 @@ class KubeClient:
         """All objects, page by page; one complete answer when a continue token expires on the way."""
         path = collection_path(resource, namespace)
         selectors = selector_query(label_selector, field_selector)
-        first = PageRequest(resource_version, limit=page_size)
-        request: PageRequest | None = first
+        walk = PageWalk(PageRequest(resource_version, limit=page_size))
         items: list[T] = []
         version = ""
-        while request is not None:
+        while (request := walk.request) is not None:
             try:
                 body = await self._wire.call(Request("GET", path, (*request.query(), *selectors)))
-            except Expired:
-                if not request.continue_:
-                    raise
-                items, version, request = [], "", first.whole()
+            except Expired as failure:
+                walk.expired(failure)
+                items, version = [], ""
                 continue
             page = self._decode(body, cast("type[ListPage[T]]", ListPage[type_ or dict]))  # type: ignore[misc]
             if not page.kind.endswith("List"):
                 raise BadAnswer(f"a list was asked for, the server sent {page.kind or 'no kind'}", reason="NotAList")
             version = version or page.metadata.resource_version
             items += page.items or ()
-            request = request.following(page.metadata)
+            walk.arrived(page.metadata)
         return ListResult(items, version)
 
     @asynccontextmanager

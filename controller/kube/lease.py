@@ -27,8 +27,8 @@ from controller.foundation import ObjectMeta, Resource, UsageError, format_micro
 
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
-# The field is an int32: one more, and the server refuses the record from then on.
-_MAX_TRANSITIONS = 2**31 - 1
+# Numbers of a Lease are int32: one more, and the server refuses the record from then on.
+_MAX_INT32 = 2**31 - 1
 # client-go's rule: a renewal and one late retry must fit into the deadline.
 DEADLINE_FACTOR = 1.2
 
@@ -79,6 +79,11 @@ class Lease(msgspec.Struct, frozen=True):
         """Who holds it; empty when it is free."""
         return (self.spec.holder_identity if self.spec else None) or ""
 
+    def duration_seconds(self, fallback: float) -> float:
+        """How long it holds; `fallback` when it says nothing that a Lease can say."""
+        duration = (self.spec.lease_duration_seconds if self.spec else None) or 0
+        return float(duration) if 0 < duration <= _MAX_INT32 else fallback
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -96,8 +101,7 @@ class Observation:
     def expires_at(self, fallback_seconds: float) -> float:
         """When others may take it, by the record's own duration; `fallback_seconds` when it has none that is
         positive."""
-        duration = (self.lease.spec.lease_duration_seconds if self.lease.spec else None) or 0
-        return self.seen_at + (duration if duration > 0 else fallback_seconds)
+        return self.seen_at + self.lease.duration_seconds(fallback_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ def claim(
         lease_duration_seconds=whole_seconds(times.lease_seconds),
         acquire_time=acquired,
         renew_time=stamp,
-        lease_transitions=min(transitions, _MAX_TRANSITIONS),
+        lease_transitions=min(transitions, _MAX_INT32),
     )
 
 

@@ -15,7 +15,8 @@ and a limit would ask etcd for exactly that version. If the answer to "0" came i
 pages stay on.
 
 Streaming lists (`sendInitialEvents`) are tried first. A server that refuses them (400, 405, 422 …), or ignores them and
-sends no mark, is remembered in `StreamingSupport`, which all reflectors of a client share.
+sends no mark, is remembered in `StreamingSupport`, which all reflectors of a client share. Watches that end at once
+without an event, or streams without their mark, five in a row, are followed by one ordinary list.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from controller.kube.streaming import StreamingSupport
 # a second has passed since its start. kubernetes_asyncio made 1,821 requests in 2 s here.
 SHORT_WATCH_SECONDS = 1.0
 # A watch that keeps failing at one version may be failing because of it (a server answers 500 to a version that it does
-# not understand): after this many attempts without an event a list is due.
+# not understand), or at any: after this many attempts without an event a list is due.
 MAX_FAILED_WATCHES = 5
 
 
@@ -113,7 +114,7 @@ class ListWatch:
         self._floor = Floor.ANYTHING
         self._paging = Paging.WITHOUT_VERSION
         self._watching = False  # the store is complete up to `_version`
-        self._list_once = False  # the last streamed list failed in a way that an ordinary one may survive
+        self._list_once = False  # the last watches failed in a way that an ordinary list may survive
         self._failed_watches = 0
 
     @property
@@ -146,7 +147,10 @@ class ListWatch:
         self._version = version
 
     def ended(self, seconds: float, events: int) -> Verdict:
-        """The server closed a watch in good order after so long and so many events (bookmarks included)."""
+        """The server closed a watch in good order after so long and so many events that could be used (bookmarks
+        included)."""
+        if not self._watching or (seconds < SHORT_WATCH_SECONDS and events == 0):
+            self._ended_in_vain()
         if seconds < SHORT_WATCH_SECONDS:
             if events == 0:
                 return Verdict(Delay.BACKOFF, RestartReason.SHORT)
@@ -181,6 +185,14 @@ class ListWatch:
         self._watching = True
         self._list_once = False
         self._failed_watches = 0
+
+    def _ended_in_vain(self) -> None:
+        """Something in between may close every watch, or answer it with something else: lists still come through, and
+        a streamed one would not."""
+        self._failed_watches += 1
+        if self._failed_watches >= MAX_FAILED_WATCHES:
+            self._watching = False
+            self._list_once = True
 
     def _list_failed(self, error: ApiError) -> Verdict:
         if isinstance(error, Expired | ResourceVersionTooLarge):

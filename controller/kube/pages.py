@@ -4,7 +4,9 @@ Pure steps, driven by `KubeClient.list` and by the reflector. The rules are clie
 
 * the first request carries the caller's resourceVersion and match; continuations carry only `continue` and `limit`;
 * the list's resourceVersion is that of the first page;
-* 410 on a later page (etcd compacts after five minutes) means one complete list at the version first asked for;
+* 410 on a later page (etcd compacts after five minutes) means one complete list at the version first asked for, and
+  a server that cuts that one into pages, too, and lets them expire has failed;
+* a continue token that was used before would be so for ever: the list has failed;
 * an error on the first page is the caller's.
 """
 
@@ -15,7 +17,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from controller.kube.errors import BadAnswer
+from controller.kube.errors import BadAnswer, Expired
 
 T = TypeVar("T")
 
@@ -58,14 +60,38 @@ class PageRequest:
         return [(name, value) for name, value in pairs if value]
 
     def following(self, meta: ListMeta) -> PageRequest | None:
-        """The request for the next page, None after the last. Raises BadAnswer for a server that sends the same page
-        again: it would do so for ever."""
-        if not meta.continue_:
-            return None
-        if meta.continue_ == self.continue_:
-            raise BadAnswer("the continue token of a list leads to itself", reason="EndlessList")
-        return PageRequest(limit=self.limit, continue_=meta.continue_)
+        """The request for the next page, None after the last."""
+        return PageRequest(limit=self.limit, continue_=meta.continue_) if meta.continue_ else None
 
     def whole(self) -> PageRequest:
         """The same list in one answer: the way out when a continue token has expired."""
         return PageRequest(self.resource_version, self.resource_version_match)
+
+
+class PageWalk:
+    """The requests of one list, in their order: `request` is the next one, None when the list is complete."""
+
+    def __init__(self, first: PageRequest) -> None:
+        self.request: PageRequest | None = first
+        self._first = first
+        self._tokens: set[str] = set()
+        self._whole = False
+
+    def arrived(self, meta: ListMeta) -> None:
+        """A page is there. Raises BadAnswer when the next one has been there before."""
+        if self.request is None:
+            return
+        self.request = self.request.following(meta)
+        if meta.continue_ in self._tokens:
+            raise BadAnswer("the continue token of a list leads back to an earlier page", reason="EndlessList")
+        if meta.continue_:
+            self._tokens.add(meta.continue_)
+
+    def expired(self, failure: Expired) -> None:
+        """The server does not know the token any more: everything anew, in one answer. Raises the failure when there
+        was no token, or this has been tried."""
+        if self.request is None or not self.request.continue_ or self._whole:
+            raise failure
+        self._whole = True
+        self._tokens.clear()
+        self.request = self._first.whole()

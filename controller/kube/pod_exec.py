@@ -19,6 +19,7 @@ from v4 in how stdin is closed, which is not used here.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -45,6 +46,7 @@ _STDOUT, _STDERR, _ERROR = 1, 2, 3
 _MAX_STDERR_BYTES: Final = 4096
 _MAX_STATUS_BYTES: Final = 65_536
 _EXIT_CODE: Final = "ExitCode"
+_IS_CODE: Final = re.compile("[0-9]{1,10}").fullmatch
 # How long the other side may take to say goodbye.
 _CLOSING: Final = aiohttp.ClientWSTimeout(ws_close=0.2)
 # Kubelets leave the kind out.
@@ -165,5 +167,5 @@ def _result(out: bytes, err: bytes, body: bytes) -> ExecResult:
     if status.status == "Success":
         return ExecResult(0, out, err)
     causes = (status.details.causes if status.details is not None else None) or ()
-    codes = [cause.message for cause in causes if cause.reason == _EXIT_CODE and cause.message.isdecimal()]
+    codes = [cause.message for cause in causes if cause.reason == _EXIT_CODE and _IS_CODE(cause.message)]
     return ExecResult(int(codes[0]) if codes else None, out, err, status.message)

@@ -42,7 +42,7 @@ from controller.kube.listwatch import (
 )
 from controller.kube.observers import SILENT, ReflectorObserver, RestartReason
 from controller.kube.pacing import TimeBudget
-from controller.kube.pages import ListMeta, PageRequest
+from controller.kube.pages import ListMeta, PageRequest, PageWalk
 from controller.kube.streaming import StreamingSupport
 
 T = TypeVar("T", bound=KubeObject)
@@ -174,7 +174,7 @@ class Reflector(Generic[T]):
         # Values below five minutes would turn every reflector into a poller; they are raised.
         self._min_watch_seconds = max(min_watch_seconds, MIN_WATCH_SECONDS)
         self._budget = TimeBudget()
-        self._delivered = 0  # events of the current watch, bookmarks included
+        self._delivered = 0  # events of the current watch that could be used, bookmarks included
 
     @property
     def last_version(self) -> str:
@@ -206,21 +206,20 @@ class Reflector(Generic[T]):
         now = asyncio.get_running_loop().time
         started = now()
         replacement = self._sink.begin_replace()
-        request: PageRequest | None = step.request
+        walk = PageWalk(step.request)
         version, pages, count = "", 0, 0
-        while request is not None:
+        while (request := walk.request) is not None:
             try:
                 meta, objects = await self._list_page(request, replacement)
-            except Expired:
-                if not request.continue_:
-                    raise
+            except Expired as failure:
                 # The continue token died with a compaction: everything at once, at the version first asked for.
-                replacement, request, version, count = self._sink.begin_replace(), step.request.whole(), "", 0
+                walk.expired(failure)
+                replacement, version, count = self._sink.begin_replace(), "", 0
                 continue
             version = version or meta.resource_version
             pages += 1
             count += objects
-            request = request.following(meta)
+            walk.arrived(meta)
         await replacement.commit(version)
         self._machine.listed(version, step.request, in_pages=pages > 1)
         self._observer.listed(self._target.label, now() - started, count)
@@ -317,8 +316,8 @@ class Reflector(Generic[T]):
         try:
             for line in lines:
                 event = decode(line)
-                self._delivered += 1
                 if type(event) in _CHANGES:
+                    self._delivered += 1
                     apply(event)  # type: ignore[arg-type]
                     version = event.object.metadata.resource_version or version  # type: ignore[union-attr]
                 else:
@@ -334,6 +333,7 @@ class Reflector(Generic[T]):
         """Whatever is not a change of an object; the version that it brings, if any."""
         match event:
             case Bookmark():
+                self._delivered += 1
                 version = event.object.metadata.resource_version
                 self._sink.bookmark(version)
                 return version

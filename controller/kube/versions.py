@@ -6,10 +6,14 @@ anything) compares with nothing; callers fail open.
 
 from __future__ import annotations
 
+# KEP-5504 compares numbers of any length; etcd's have 64 bits. Python refuses to read thousands of digits.
+_MAX_DIGITS = 128
+
 
 def parse_version(version: str) -> int | None:
-    """The number, None for a version that has no order: empty, not decimal, signed, or with a leading zero."""
-    if not version or not version.isascii() or not version.isdigit():
+    """The number, None for a version that has no order: empty, not decimal, signed, with a leading zero, or longer than
+    any that the API allows."""
+    if not version or len(version) > _MAX_DIGITS or not version.isascii() or not version.isdigit():
         return None
     if version[0] == "0" and version != "0":
         return None

@@ -81,8 +81,15 @@ def read(lines: Iterable[bytes], where: str) -> Iterator[Record]:
 
 
 def replay(record: Record) -> Decision:
-    """The decision that this version makes from the record's arguments."""
-    return decide(record.spec, record.capacity, record.state, record.observation, record.now)[1]
+    """The decision that this version makes from the record's arguments. Raises UsageError for arguments that contradict
+    each other, which no controller has recorded."""
+    try:
+        return decide(record.spec, record.capacity, record.state, record.observation, record.now)[1]
+    except (ValueError, ArithmeticError, LookupError) as failure:
+        raise UsageError(
+            f"the record of {record.scaler or 'a scaler'} at {record.now:.0f} cannot be decided again, was it edited? "
+            f"{type(failure).__name__}: {failure}"
+        ) from failure
 
 
 def decision_json(decision: Decision) -> dict[str, object]:

@@ -7,9 +7,9 @@ Nodes are followed only once a scaler asks for a prior and the InstanceType of a
 Most clusters never get there, and a large one has thousands of Nodes whose status changes all the time. Of a Node only
 the labels that hardware is read from are kept.
 
-A scaler that asks for a prior is woken when what it is resolved from changes: the text of its catalog, the repository
-of its artifact, the hardware of its pools. Changes of metadata and of figures (free cards, progress of a download) wake
-nobody.
+A scaler that asks for a prior is woken when what it is resolved from changes: the text of its catalog, or, where its
+ConfigMap has none, whether there is a ConfigMap and which keys a message names; the repository of its artifact; the
+hardware of its pools. Changes of metadata and of figures (free cards, progress of a download) wake nobody.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PriorCaches:
         self._catalogs = CatalogCache()
         self._reading_nodes: set[str] = set()  # keys of the scalers whose last resolution looked at Nodes
         self._nodes_changed = nodes_changed
-        self.config_maps.add_handler(_tells(_catalog_text, catalog_changed))
+        self.config_maps.add_handler(_tells(_what_is_kept, catalog_changed))
         self.artifacts.add_handler(_tells(_repository, artifact_changed))
         self.pools.add_handler(_tells(_pool_hardware, pool_changed))
         self.nodes.add_handler(_tells(_labels, self._wake_readers_of_nodes))
@@ -106,7 +106,7 @@ class PriorCaches:
             return ()
         config_map, artifact = self.config_maps.store.get(_catalog_key(spec, target)), self._artifact(target)
         found += (
-            None if config_map is None else (_catalog_text(config_map),),
+            None if config_map is None else _what_is_kept(config_map),
             None if artifact is None else _repository(artifact),
         )
         return tuple(found)
@@ -203,8 +203,10 @@ def _catalog_only(config_map: ConfigMap) -> ConfigMap:
     return msgspec.structs.replace(config_map, metadata=_bare(config_map.metadata), data=kept)
 
 
-def _catalog_text(config_map: ConfigMap) -> str | None:
-    return (config_map.data or {}).get(CONFIG_MAP_KEY)
+def _what_is_kept(config_map: ConfigMap) -> dict[str, str]:
+    """Never None: that a ConfigMap is there, with nothing in it that could be used, is another truth than that there is
+    none."""
+    return config_map.data or {}
 
 
 def _repository(artifact: ModelArtifact) -> object:

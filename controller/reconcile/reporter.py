@@ -17,30 +17,13 @@ from controller.kube import EventRecorder, EventType, ObjectRef
 from controller.operations import ScalerMetrics
 from controller.planning import prior_of
 from controller.reconcile.conditions import metrics_condition, nobody_to_ask, why_moved
+from controller.reconcile.event_types import EVENT_TYPES
 from controller.reconcile.memory import ScalerMemory
 from controller.reconcile.observe import RoleView
 from controller.reconcile.report import FIGURES_INTERVAL_SECONDS, as_stored, changed
 from controller.reconcile.status_writer import StatusOutcome, StatusWriter
 from controller.scaling import Capacity, Decision
 
-# Conditions whose becoming False is worth waking somebody for; the others are news.
-_WARNINGS = {
-    ConditionType.BOUND: ("HeldByAnotherScaler", "Deposed", "TargetNotFound"),
-    ConditionType.SCALING_ACTIVE: (
-        "InvalidSpec",
-        "NoCapacity",
-        "TargetUnsupported",
-        "WeightsNotReady",
-        "RouterNotReady",
-    ),
-    ConditionType.REPLICAS_CONFLICT: ("ForeignWriter",),
-    ConditionType.RETIREMENT_BLOCKED: ("RetirementAborted",),
-}
-# Reasons that come and go in normal operation.
-_QUIET = {
-    ConditionType.SCALING_LIMITED: None,
-    ConditionType.METRICS_AVAILABLE: None,  # told after three intervals of silence, see `silence`
-}
 # Of `Bound`: they are why nothing is planned, and one event about that is enough.
 _WHY_INACTIVE = ("TargetNotFound", "TargetTerminating", "Suspended")
 # Samples come and go; three intervals without any are an outage.
@@ -204,16 +187,14 @@ class Reporter:
                 continue
             memory.reported[condition.type] = condition.reason
             type_ = ConditionType(condition.type) if condition.type in list(ConditionType) else None
-            if type_ is None or type_ in _QUIET:
+            if type_ is None or type_ not in EVENT_TYPES:
                 continue
             if told_by_bound and type_ is ConditionType.SCALING_ACTIVE:
                 continue  # `Bound` has said why
-            warning = condition.reason in _WARNINGS.get(type_, ())
-            if before is None and not warning:
-                continue  # a fresh process finding all well is no news
-            if condition.status is ConditionStatus.UNKNOWN and not warning:
-                continue
-            kind = EventType.WARNING if warning else EventType.NORMAL
+            kind = EVENT_TYPES[type_].get(condition.reason, EventType.NORMAL)
+            unobserved = condition.status is ConditionStatus.UNKNOWN
+            if kind is EventType.NORMAL and (before is None or unobserved):
+                continue  # a fresh process finding all well is no news, nor is what was not observed
             memory.told[type_] = condition.reason
             self._event(scaler, kind, condition.reason, type_, condition.message)
 

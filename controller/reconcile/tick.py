@@ -74,7 +74,10 @@ def tick_status(
         ),
         condition(ConditionType.REPLICAS_CONFLICT, baseline.conflict, baseline.reason, baseline.message, generation),
     ]
-    if bound is not None:
+    if bound is None:
+        # What was said of another mode or another target would be read as of now.
+        status = msgspec.structs.replace(status, conditions=drop_condition(status.conditions, ConditionType.BOUND))
+    else:
         held = bound.holding is not None
         new.insert(0, condition(ConditionType.BOUND, held, bound.reason, bound.message, generation))
     if tick.priors is None:

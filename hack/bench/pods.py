@@ -1,4 +1,4 @@
-"""Pods as a real cluster has them, for measurements: 12 KB of JSON each, 40 % of it managedFields.
+"""Pods as a real cluster has them, for measurements: 12.8 KB of JSON each, 54 % of it managedFields.
 
 Also the projection that a controller of engine Pods would keep of them.
 """

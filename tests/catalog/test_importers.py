@@ -1,4 +1,4 @@
-"""Nine tools describe one run; nine importers read the same point out of it."""
+"""Every importer on a run of every kind, and on what is wrong with one."""
 
 from __future__ import annotations
 
@@ -9,25 +9,11 @@ from typing import Any
 import pytest
 
 from catalog.identity import Role, parse_identity
-from catalog.importers import FORMATS, ImportOptions, ImportReport, Rule, import_files
+from catalog.importers import FORMATS, ImportOptions, Rule, import_files
 from catalog.schema import PointFlag
 from tests.catalog import tools
+from tests.catalog.importing import OPTIONS, RUN, import_one, rule_of
 from tests.catalog.tools import IDENTITY, WRITERS, Run, Writer
-
-RUN = Run()
-OPTIONS = ImportOptions(identity=parse_identity(IDENTITY), concurrency=RUN.concurrency)
-
-
-def _import(path: Path, format_name: str, options: ImportOptions = OPTIONS) -> ImportReport:
-    report = import_files([path], format_name, options)
-    assert report.read == report.imported + sum(report.refused_rows.values())
-    return report
-
-
-def _refused(report: ImportReport) -> Rule:
-    assert report.imported == 0
-    assert len(report.refusals) == 1, [str(refusal) for refusal in report.refusals]
-    return report.refusals[0].rule
 
 
 def test_every_format_has_a_writer() -> None:
@@ -36,7 +22,7 @@ def test_every_format_has_a_writer() -> None:
 
 @pytest.mark.parametrize(("format_name", "write"), WRITERS.values(), ids=WRITERS.keys())
 def test_every_tool_gives_the_same_point(format_name: str, write: Writer, tmp_path: Path) -> None:
-    report = _import(write(tmp_path, RUN), format_name)
+    report = import_one(write(tmp_path, RUN), format_name)
     assert report.refusals == ()
     (profile,) = report.catalog.profiles
     (point,) = profile.points
@@ -112,7 +98,7 @@ MUTATIONS: dict[str, tuple[dict[str, Any], Rule]] = {
 def test_broken_run_is_refused_by_its_rule(record: dict[str, Any], rule: Rule, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text(json.dumps(record))
-    assert _refused(_import(path, "vllm")) is rule
+    assert rule_of(import_one(path, "vllm")) is rule
 
 
 INFERENCEX: dict[str, tuple[dict[str, Any], Rule]] = {
@@ -140,7 +126,7 @@ INFERENCEX: dict[str, tuple[dict[str, Any], Rule]] = {
 def test_inferencex_row_is_refused_by_its_rule(changes: dict[str, Any], rule: Rule, tmp_path: Path) -> None:
     path = tmp_path / "agg_bmk.json"
     path.write_text(json.dumps([tools.inferencex_row(RUN, **changes)]))
-    assert _refused(_import(path, "inferencex")) is rule
+    assert rule_of(import_one(path, "inferencex")) is rule
 
 
 PARALLEL: dict[str, tuple[dict[str, Any], str]] = {
@@ -169,7 +155,7 @@ def test_inferencex_degrees(changes: dict[str, Any], parallel: str, tmp_path: Pa
         row[key] /= gpus
     path = tmp_path / "agg_bmk.json"
     path.write_text(json.dumps([row]))
-    report = _import(path, "inferencex", ImportOptions())
+    report = import_one(path, "inferencex", ImportOptions())
     assert report.refusals == ()
     assert str(report.catalog.profiles[0].parallel) == parallel
     assert report.catalog.profiles[0].points[0].total_tokens_per_second == pytest.approx(RUN.total, rel=1e-6)
@@ -179,7 +165,7 @@ def test_chunked_gaps_are_flagged_and_tpot_answers_for_them(tmp_path: Path) -> N
     path = tmp_path / "r.json"
     gaps = {f"p{q}_itl_ms": 100.0 * n for n, q in enumerate((90, 95, 99, "99.9"), 1)}
     path.write_text(json.dumps(tools.vllm_record(RUN, median_itl_ms=100.0, mean_itl_ms=100.0, **gaps)))
-    (point,) = _import(path, "vllm").catalog.profiles[0].points
+    (point,) = import_one(path, "vllm").catalog.profiles[0].points
     assert point.flags == (PointFlag.CHUNKED_ITL,)
     assert point.per_token == point.tpot
     assert point.itl[0] == (50.0, 100.0)
@@ -198,19 +184,19 @@ def test_stated_lengths_must_be_near_the_realised_ones(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(json.dumps(tools.vllm_record(RUN)))
     near = ImportOptions(identity=OPTIONS.identity, input_tokens=1100, output_tokens=256)
-    assert _import(path, "vllm", near).catalog.profiles[0].workload.label == "1100/256"
+    assert import_one(path, "vllm", near).catalog.profiles[0].workload.label == "1100/256"
     far = ImportOptions(identity=OPTIONS.identity, input_tokens=2048, output_tokens=256)
-    assert _refused(_import(path, "vllm", far)) is Rule.LENGTH_MISMATCH
+    assert rule_of(import_one(path, "vllm", far)) is Rule.LENGTH_MISMATCH
 
 
 def test_open_loop_takes_the_mean_in_flight_and_refuses_overload(tmp_path: Path) -> None:
     path = tmp_path / "stage_0_lifecycle_metrics.json"
     rate = RUN.requests_per_second
     path.write_text(json.dumps(tools.inference_perf_stage(RUN, {"requested_rate": rate, "achieved_rate": rate})))
-    (point,) = _import(path, "inference-perf").catalog.profiles[0].points
+    (point,) = import_one(path, "inference-perf").catalog.profiles[0].points
     assert point.concurrency == 32
     path.write_text(json.dumps(tools.inference_perf_stage(RUN, {"requested_rate": rate * 1.5})))
-    assert _refused(_import(path, "inference-perf")) is Rule.OVERLOADED
+    assert rule_of(import_one(path, "inference-perf")) is Rule.OVERLOADED
 
 
 STRATEGIES: dict[str, tuple[dict[str, Any], int | Rule]] = {
@@ -233,9 +219,9 @@ STRATEGIES: dict[str, tuple[dict[str, Any], int | Rule]] = {
 def test_guidellm_axis_depends_on_the_strategy(strategy: dict[str, Any], expected: int | Rule, tmp_path: Path) -> None:
     path = tmp_path / "benchmarks.json"
     path.write_text(json.dumps(tools.guidellm_report(tools.guidellm_benchmark(RUN, strategy))))
-    report = _import(path, "guidellm", ImportOptions(identity=OPTIONS.identity))
+    report = import_one(path, "guidellm", ImportOptions(identity=OPTIONS.identity))
     if isinstance(expected, Rule):
-        assert _refused(report) is expected
+        assert rule_of(report) is expected
     else:
         assert report.catalog.profiles[0].points[0].concurrency == expected
 
@@ -251,25 +237,25 @@ LLM_D: dict[str, tuple[dict[str, Any], Rule]] = {
 def test_llm_d_report_is_refused_by_its_rule(changes: dict[str, Any], rule: Rule, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(tools.llm_d_report(RUN, **changes)))
-    assert _refused(_import(path, "llm-d", ImportOptions())) is rule
+    assert rule_of(import_one(path, "llm-d", ImportOptions())) is rule
 
 
 def test_llm_d_report_needs_no_identity_from_the_person(tmp_path: Path) -> None:
-    report = _import(tools.write_llm_d(tmp_path, RUN), "llm-d", ImportOptions())
+    report = import_one(tools.write_llm_d(tmp_path, RUN), "llm-d", ImportOptions())
     assert str(report.catalog.profiles[0].identity) == str(OPTIONS.identity)
     assert report.catalog.profiles[0].source.run == "38b1"
 
 
 def test_a_file_without_identity_names_what_it_lacks(tmp_path: Path) -> None:
-    report = _import(tools.write_vllm(tmp_path, RUN), "vllm", ImportOptions())
-    assert _refused(report) is Rule.IDENTITY_MISSING
+    report = import_one(tools.write_vllm(tmp_path, RUN), "vllm", ImportOptions())
+    assert rule_of(report) is Rule.IDENTITY_MISSING
     assert "role, model, quantization, engine, hardware, gpus, tp" in report.refusals[0].detail
 
 
 def test_a_folder_named_after_a_speculative_method_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "vllm+eagle3" / "results"
     folder.mkdir(parents=True)
-    assert _refused(_import(tools.write_guidellm(folder, RUN), "guidellm")) is Rule.SPECULATIVE
+    assert rule_of(import_one(tools.write_guidellm(folder, RUN), "guidellm")) is Rule.SPECULATIVE
 
 
 def test_a_prefill_run_of_one_token_needs_no_time_per_token(tmp_path: Path) -> None:
@@ -278,9 +264,9 @@ def test_a_prefill_run_of_one_token_needs_no_time_per_token(tmp_path: Path) -> N
     path = tmp_path / "prefill.json"
     path.write_text(json.dumps(tools.vllm_record(run, **zeros)))
     prefill = ImportOptions(identity=parse_identity(IDENTITY.replace("Server", "Prefill")))
-    (profile,) = _import(path, "vllm", prefill).catalog.profiles
+    (profile,) = import_one(path, "vllm", prefill).catalog.profiles
     assert (profile.role, profile.points[0].per_token) == (Role.PREFILL, ())
-    assert _refused(_import(path, "vllm")) is Rule.NOT_POSITIVE
+    assert rule_of(import_one(path, "vllm")) is Rule.NOT_POSITIVE
 
 
 def test_a_decode_run_needs_no_ttft(tmp_path: Path) -> None:
@@ -288,9 +274,9 @@ def test_a_decode_run_needs_no_ttft(tmp_path: Path) -> None:
     path = tmp_path / "decode.json"
     path.write_text(json.dumps(record))
     decode = ImportOptions(identity=parse_identity(IDENTITY.replace("Server", "Decode")))
-    (profile,) = _import(path, "vllm", decode).catalog.profiles
+    (profile,) = import_one(path, "vllm", decode).catalog.profiles
     assert (profile.role, profile.points[0].ttft) == (Role.DECODE, ())
-    assert _refused(_import(path, "vllm")) is Rule.MISSING_VALUE
+    assert rule_of(import_one(path, "vllm")) is Rule.MISSING_VALUE
 
 
 def test_an_early_aiperf_report_is_read_from_its_records(tmp_path: Path) -> None:
@@ -309,7 +295,7 @@ def test_an_early_aiperf_report_is_read_from_its_records(tmp_path: Path) -> None
     }
     path = tmp_path / "profile_export_aiperf.json"
     path.write_text(json.dumps({"records": records, "input_config": {"loadgen": {"concurrency": 32}}}))
-    (profile,) = _import(path, "aiperf").catalog.profiles
+    (profile,) = import_one(path, "aiperf").catalog.profiles
     assert profile.workload.label == "1024/256"
     assert profile.points[0].total_tokens_per_second == pytest.approx(RUN.total, rel=1e-6)
 
@@ -339,160 +325,6 @@ def test_an_import_does_not_depend_on_the_order_of_its_files(tmp_path: Path) -> 
     backward = import_files(paths[::-1], "inferencex", OPTIONS)
     assert forward.catalog == backward.catalog
     assert [point.concurrency for point in forward.catalog.profiles[0].points] == [4, 8, 16]
-
-
-def _with(document: Any, path: str, value: Any) -> Any:
-    """A copy of a document in which the value at a dotted path is another."""
-    changed = json.loads(json.dumps(document))
-    *parents, last = path.split(".")
-    holder = changed
-    for part in parents:
-        holder = holder[int(part) if isinstance(holder, list) else part]
-    holder[last] = value
-    return changed
-
-
-_ENGINE = "scenario.stack.0.standardized"
-_NATIVE = "scenario.stack.0.native.args"
-_LOAD = "scenario.load.standardized"
-_LOADGEN = "input_config.loadgen"
-
-
-@pytest.mark.parametrize(
-    ("format_name", "document", "rule"),
-    [
-        pytest.param(
-            "vllm",
-            tools.vllm_record(Run(), num_prompts=640),
-            Rule.FAILURE_RATE,
-            id="a stopped vLLM run counts no failure and half of its requests are missing",
-        ),
-        pytest.param(
-            "aiperf",
-            _with(tools.aiperf_document(Run()), f"{_LOADGEN}.request_count", 3000),
-            Rule.FAILURE_RATE,
-            id="an AIPerf run that ended long before its plan",
-        ),
-        pytest.param(
-            "inference-perf",
-            tools.inference_perf_stage(Run(), {"count": 960, "concurrency_level": 32}),
-            Rule.FAILURE_RATE,
-            id="a stage of which two thirds neither succeeded nor failed",
-        ),
-        pytest.param(
-            "aiperf",
-            _with(tools.aiperf_document(Run()), "input_config.endpoint.model_names", ["Qwen/Qwen3-8B", "a/b"]),
-            Rule.NOT_A_POINT,
-            id="one load over two models",
-        ),
-        pytest.param(
-            "vllm",
-            tools.vllm_record(Run(), model_id="team/served-32b"),
-            Rule.IDENTITY_CONTRADICTED,
-            id="a served name that the person maps to another model",
-        ),
-        pytest.param(
-            "llm-d",
-            _with(tools.llm_d_report(Run()), _NATIVE, {"--speculative-config": '{"method": "eagle3"}'}),
-            Rule.SPECULATIVE,
-            id="an engine that was started with speculative decoding",
-        ),
-        pytest.param(
-            "llm-d",
-            _with(tools.llm_d_report(Run()), f"{_LOAD}.prefix", {"prefix_len": {"value": 2000}}),
-            Rule.CACHE_HITS,
-            id="prompts that share a prefix, as a distribution",
-        ),
-        pytest.param(
-            "llm-d",
-            _with(tools.llm_d_report(Run()), f"{_LOAD}.prefix", {"prefix_len": 2000}),
-            Rule.CACHE_HITS,
-            id="prompts that share a prefix, as a number",
-        ),
-        pytest.param(
-            "llm-d",
-            _with(tools.llm_d_report(Run()), f"{_LOAD}.multi_turn", {"enabled": True}),
-            Rule.CACHE_HITS,
-            id="conversations of several turns",
-        ),
-        pytest.param(
-            "llm-d",
-            _with(tools.llm_d_report(Run()), f"{_ENGINE}.replicas", 0),
-            Rule.NOT_POSITIVE,
-            id="no replica, and throughput",
-        ),
-        pytest.param(
-            "llm-d",
-            _with(tools.llm_d_report(Run()), f"{_ENGINE}.replicas", 1.5),
-            Rule.MALFORMED,
-            id="one and a half replicas",
-        ),
-        pytest.param(
-            "llm-d",
-            _with(tools.llm_d_report(Run()), _NATIVE, {"--tensor-parallel-size": 8}),
-            Rule.IDENTITY_CONTRADICTED,
-            id="an engine that was started with more accelerators than the report states",
-        ),
-        pytest.param(
-            "inferencex", tools.inferencex_row(Run(), hw="h200-nvl"), Rule.UNKNOWN_HARDWARE, id="the slower NVL board"
-        ),
-        pytest.param(
-            "inferencex",
-            tools.inferencex_row(Run(), hw="cluster:H100_PCIE_3"),
-            Rule.UNKNOWN_HARDWARE,
-            id="the slower PCIe board behind a runner's name",
-        ),
-        pytest.param("inferencex", tools.inferencex_row(Run(), hw="mi300x-vf"), Rule.UNKNOWN_HARDWARE, id="a VF"),
-        pytest.param("inferencex", tools.inferencex_row(Run(), conc=0), Rule.NOT_POSITIVE, id="a concurrency of 0"),
-        pytest.param(
-            "inferencex", tools.inferencex_row(Run(), offload_mode="on"), Rule.CACHE_HITS, id="an offloaded KV cache"
-        ),
-        pytest.param(
-            "inferencex",
-            tools.inferencex_row(Run(), kv_offloading={"tier": "dram"}),
-            Rule.CACHE_HITS,
-            id="a described offload of the KV cache",
-        ),
-    ],
-)
-def test_what_is_no_plain_replica_is_refused(format_name: str, document: Any, rule: Rule, tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(document))
-    stated = format_name not in ("llm-d", "inferencex")
-    options = ImportOptions(
-        identity=parse_identity(IDENTITY) if stated else None, models={"team/served-32b": "Qwen/Qwen3-32B"}
-    )
-    report = import_files([path], format_name, options)
-    assert [refusal.rule for refusal in report.refusals] == [rule]
-    assert report.catalog.profiles == ()
-
-
-@pytest.mark.parametrize(
-    ("format_name", "document"),
-    [
-        pytest.param(
-            "inferencex",
-            tools.inferencex_row(Run(), users=None, request_metrics=None, offload_mode="off", kv_offloading=None),
-            id="a row of a table that has the columns of all scenarios",
-        ),
-        pytest.param("inferencex", tools.inferencex_row(Run(), hw="h200-nb_0"), id="a hardware with a runner's name"),
-        pytest.param("vllm", tools.vllm_record(Run(), model_id="team/served"), id="a served name that --model maps"),
-        pytest.param(
-            "llm-d",
-            _with(tools.llm_d_report(Run()), _NATIVE, {"--tensor-parallel-size": 1, "--block-size": 1024}),
-            id="an engine that was started as the report states",
-        ),
-    ],
-)
-def test_what_is_a_plain_replica_is_imported(format_name: str, document: Any, tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(document))
-    identity = parse_identity(IDENTITY) if format_name == "vllm" else None
-    report = import_files(
-        [path], format_name, ImportOptions(identity=identity, models={"team/served": "Qwen/Qwen3-8B"})
-    )
-    assert [str(refusal) for refusal in report.refusals] == []
-    assert str(report.catalog.profiles[0].identity).startswith(IDENTITY)
 
 
 def test_a_name_inside_a_file_does_not_move_the_cursor(tmp_path: Path) -> None:

@@ -161,13 +161,13 @@ def test_several_quantizations_need_a_stated_one() -> None:
     catalog = load(profile_document(), profile_document(quantization="fp8"))
     prior = resolve_role(catalog, _request(QWEN.replace("/bf16/", "/unstated/")))
     assert prior.reason is PriorReason.PROFILE_NOT_FOUND
-    assert "the quantization is not stated and the test catalog holds bf16 and fp8 for it" in prior.message
+    assert "the quantization is not stated and test catalog holds bf16 and fp8 for it" in prior.message
 
 
 def test_an_empty_catalog_says_so() -> None:
     prior = resolve_role(load(), _request())
     assert prior.reason is PriorReason.PROFILE_NOT_FOUND
-    assert prior.message.endswith("the test catalog holds no profile")
+    assert prior.message.endswith(": test catalog holds no profile")
 
 
 UNITS: dict[str, tuple[DemandUnit, float]] = {
@@ -291,6 +291,15 @@ def test_other_roles_stay_with_their_profile_under_observed() -> None:
     prior = resolve_role(catalog, request)
     assert prior.capacity is not None
     assert (prior.capacity.unit, prior.mix) == (DemandUnit.OUTPUT, None)
+
+
+@pytest.mark.parametrize("source", ["build/catalog.yaml", "ConfigMap team-a/priors"])
+def test_a_catalog_with_a_name_takes_no_article(source: str) -> None:
+    held = load_text((DATA / "h200-sweep.yaml").read_bytes(), source)
+    assert isinstance(held, LoadedCatalog)
+    other = _request("Server/meta-llama/Llama-4/bf16/vllm/nvidia-h200/gpus=8,tp=8")
+    assert f" in {source}; nearest is " in resolve_role(held, other).message
+    assert " in the embedded catalog; nearest is " in resolve_role(load_embedded(), other).message
 
 
 def _two_roles(prefill: RoleRequest, decode: RoleRequest) -> list[RoleRequest]:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from controller.cli import run
+from controller.cli import decide, run
 from controller.planning import encode_record, read_records
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "decide" / "pd-predictive.json"
@@ -46,3 +46,20 @@ def test_a_decision_that_does_not_replay_is_exit_status_1(tmp_path, capsys):
     path.write_bytes(line + b"\n")
     assert run(["decide", str(path)]) == 1
     assert "DIFFERS from the record" in capsys.readouterr().out
+
+
+def test_arguments_that_contradict_each_other_are_named_as_such(tmp_path, capsys):
+    document = json.loads(EXAMPLE.read_text())
+    now = document["now"]
+    latencies = [[now - age, [[0.5, 1.0], counts], None] for age, counts in ((20, [1, 2, 3]), (10, [1, 2]))]
+    document["state"]["roles"]["prefill"]["latencies"] = latencies
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(document))
+    assert run(["decide", str(path)]) == 2
+    assert "cannot be decided again, was it edited? ValueError" in capsys.readouterr().err
+
+
+def test_a_device_without_end_is_no_record(capsys, monkeypatch):
+    monkeypatch.setattr(decide, "_LONGEST_LINE_BYTES", 1000)
+    assert run(["decide", "/dev/zero"]) == 2
+    assert "/dev/zero: a line holds more than 1,000 bytes" in capsys.readouterr().err

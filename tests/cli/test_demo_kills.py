@@ -24,6 +24,7 @@ class MortalController(ControllerProcess):
         )
         self.last_words = last_words
         self.again = asyncio.Event()
+        self.replaying: asyncio.Future[object]
 
     @property
     def lived_seconds(self) -> float:
@@ -48,6 +49,29 @@ class WorldUntilRestart:
     async def run(self) -> str:
         await self._again.wait()
         return "results"
+
+
+class InterruptedAtAKill(MortalController):
+    """One that lives, and whose demo is interrupted while it is about to be killed."""
+
+    async def died(self) -> OperationFailed:
+        try:
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        except asyncio.CancelledError:
+            self.replaying.cancel()
+            raise
+
+
+async def test_an_interrupt_just_before_a_kill_is_not_lost(tmp_path: Path) -> None:
+    controller = InterruptedAtAKill(tmp_path, "")
+    plan = plan_demo(None, minutes=1, algorithm="TokenThroughput", seed=1)
+    options = DemoOptions(1.0, 0.0, False, tmp_path, live=False)
+    replaying = replay(WorldUntilRestart(controller), controller, ManualClock(), plan, options)  # type: ignore[arg-type]
+    controller.replaying = asyncio.ensure_future(replaying)
+    async with asyncio.timeout(120):
+        with pytest.raises(asyncio.CancelledError):
+            await controller.replaying
+    assert not controller.restarts
 
 
 @pytest.mark.parametrize(

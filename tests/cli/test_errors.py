@@ -1,10 +1,13 @@
 """Every wrong use is one clear line and an exit status: 2 for usage and input, 1 for what failed."""
 
 import socket
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer.main
 
-from controller.cli import run
+from controller.cli import app, run
 
 CASES = [
     ("an unknown command", ["scale"], 2, "No such command"),
@@ -171,6 +174,30 @@ def test_help_shows_no_names_of_python(command, capsys):
     assert run([*command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert not [name for name in ("<bool>", "<>", "list[", "<str>", "Path]") if name in shown]
+
+
+def _every_command(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from _every_command(below, (*path, name))
+
+
+EVERY_COMMAND = list(_every_command(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY_COMMAND, ids=[" ".join(p) or "mdscaler" for p, _ in EVERY_COMMAND])
+def test_help_is_complete_in_80_columns(path, command, monkeypatch, capsys):
+    """Where a column is too narrow for a word the renderer cuts it and writes `…`."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*path, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    written = [command.help, *(getattr(each, "help", None) for each in command.params)]
+    assert shown.count("…") == sum(text.count("…") for text in written if text)
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+    below = [other.name for _, other in EVERY_COMMAND if other.name in getattr(command, "commands", {})]
+    names = [name for each in options for name in (*each.opts, *each.secondary_opts)]
+    assert [name for name in (*names, *below) if name not in shown] == []
 
 
 def test_paragraphs_of_help_break_where_the_terminal_ends(monkeypatch, capsys):

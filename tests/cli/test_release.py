@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from controller.api import BINDING_FINALIZER, FIELD_MANAGER, LEASES, MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
-from controller.cli import release as release_command
-from controller.cli import run
+from controller.cli import leases, run
 from controller.embedded.apiserver.faults import Delay, Drop, LoseResponse, Respond
 from controller.foundation import format_micro_time, wall_now
 from tests.reconcile.harness import World, world
@@ -29,7 +28,7 @@ async def team(tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture(autouse=True)
 def _short_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release_command, "SECOND_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(leases, "SECOND_LOOK_SECONDS", 0.2)
 
 
 async def _release(team: World, *arguments: str) -> int:

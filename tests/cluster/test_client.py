@@ -119,6 +119,15 @@ async def test_a_list_is_complete_whatever_the_size_of_its_pages(api: Api, clien
     assert len(odd.items) == 3
 
 
+async def test_any_text_can_be_applied(client: KubeClient, api: Api) -> None:
+    """An apply is read as YAML, which takes less than JSON does."""
+    texts = ["\x7f", "\x85\x9f", "\u2028\u2029", "\ufeff\ufffe\uffff", "\U0001f600", "\t\x01\n", '"\\: #{}[]']
+    data = {f"k{number}": text for number, text in enumerate(texts)}
+    more = {"metadata": {"name": "texts", "annotations": {f"example.org/{key}": text for key, text in data.items()}}}
+    made = await client.patch(CONFIG_MAPS, "texts", apply_patch(config_map(**data) | more), api.namespace)
+    assert made["data"] == data
+
+
 async def test_failures_are_told_by_what_to_do_about_them(api: Api, server: Server, client: KubeClient):
     where = api.namespace
     stale = await client.create(GADGETS, gadget("a"), where)

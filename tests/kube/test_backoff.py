@@ -46,10 +46,21 @@ def test_only_a_stretch_of_health_resets_the_delay() -> None:
         ("-1", None),
         ("1a", None),
         ("٣", None),
+        ("9" * 5000, None),
     ],
-    ids=["zero", "one", "beyond 64 bits", "empty", "a leading zero", "a sign", "letters", "digits of another script"],
+    ids=[
+        "zero",
+        "one",
+        "beyond 64 bits",
+        "empty",
+        "a leading zero",
+        "a sign",
+        "letters",
+        "digits of another script",
+        "more digits than Python reads",
+    ],
 )
-def test_versions_are_unsigned_decimal_numbers_of_any_size(text: str, number: int | None) -> None:
+def test_versions_are_unsigned_decimal_numbers_of_any_sensible_size(text: str, number: int | None) -> None:
     assert parse_version(text) == number
 
 

@@ -202,6 +202,18 @@ async def test_tokens_that_expire_again_and_again_end_in_one_whole_list_for_each
     assert max(gaps[:4]) >= 0.8  # even the newest was refused: no longer at once
 
 
+async def test_pages_that_always_expire_are_a_failed_list_each_time() -> None:
+    """A server that cuts every list into pages, and forgets each token, is not asked in a hot loop."""
+    client = ScriptedClient(streaming=StreamingSupport(refused=True))
+    for number in range(200):
+        client.lists.extend([thing_list(10, thing("a", 1), continue_=f"c{number}"), Expired("compacted", status=410)])
+    informer = Informer(client, THING, Thing, rng=random.Random(1))
+    async with running(informer.run()):
+        await asyncio.sleep(60)
+    assert not informer.has_synced
+    assert len(client.asked) < 60
+
+
 # ---- what counts as a sign of life -----------------------------------------------------------------------------------
 
 

@@ -104,6 +104,19 @@ async def test_a_list_whose_token_expires_is_fetched_whole(server: ScriptedServe
     assert server.requests[2].query == {}
 
 
+async def test_a_list_whose_tokens_always_expire_is_the_callers(server: ScriptedServer, client: KubeClient) -> None:
+    page = answer(_list(10, thing("old", 1), more="c1"))
+    server.script(page, status(410, "Expired"), page, status(410, "Expired"))
+    with pytest.raises(Expired):
+        await client.list(THING)
+
+
+async def test_pages_that_lead_in_a_circle_are_no_list(server: ScriptedServer, client: KubeClient) -> None:
+    server.script(*(answer(_list(10, thing("a", 1), more=token)) for token in ("c1", "c2", "c1")))
+    with pytest.raises(BadAnswer, match="leads back"):
+        await client.list(THING)
+
+
 async def test_an_expired_first_page_is_the_callers(server: ScriptedServer, client: KubeClient) -> None:
     """P3, P4."""
     server.script(status(410, "Expired"))

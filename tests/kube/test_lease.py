@@ -43,6 +43,7 @@ DECISIONS: list[tuple[str, Observation | None, float, object]] = [
     ("A5: and a shorter one", Observation(lease("x", 5), 100), 105, TakeOver()),
     ("A23: without a duration ours counts", Observation(lease("x", None), 100), 114, Wait(115)),
     ("A23: a duration that is none counts as none", Observation(lease("x", -5), 100), 114, Wait(115)),
+    ("A23: and so does one that no Lease can have", Observation(lease("x", 10**400), 100), 114, Wait(115)),
     ("A7: our own lease", Observation(lease(ME), 0), 999, Renew()),
 ]
 

@@ -31,7 +31,7 @@ from controller.kube.listwatch import (
     Watching,
 )
 from controller.kube.observers import RestartReason
-from controller.kube.pages import ListMeta, PageRequest
+from controller.kube.pages import ListMeta, PageRequest, PageWalk
 from controller.kube.streaming import StreamingSupport
 
 
@@ -242,6 +242,36 @@ def test_a_watch_that_never_succeeds_at_its_version_leads_to_a_list_in_the_end()
     assert isinstance(machine.next_step(), Listing)
 
 
+def test_watches_that_all_end_at_once_lead_to_an_ordinary_list() -> None:
+    """A proxy may close every watch; a streamed list would fare no better."""
+    machine = streamer()
+    machine.streamed("10")
+    for _ in range(MAX_FAILED_WATCHES):
+        assert machine.next_step() == Watching("10")
+        assert machine.ended(0.1, 0).delay is Delay.BACKOFF
+    assert list_request(machine).resource_version == "10"
+    do_list(machine, "20")
+    assert machine.next_step() == Watching("20")
+
+
+def test_a_watch_that_is_idle_for_long_and_ends_leads_to_no_list() -> None:
+    machine = lister()
+    do_list(machine, "10")
+    for _ in range(3 * MAX_FAILED_WATCHES):
+        machine.ended(300.0, 0)
+        machine.ended(0.5, 1)
+    assert machine.next_step() == Watching("10")
+
+
+@pytest.mark.parametrize(("seconds", "events"), [(0.1, 0), (0.1, 7), (20.0, 7)])
+def test_streams_that_never_come_to_their_mark_lead_to_an_ordinary_list(seconds: float, events: int) -> None:
+    machine = streamer()
+    for _ in range(MAX_FAILED_WATCHES):
+        assert machine.next_step() == Streaming("")
+        assert machine.ended(seconds, events).delay is not Delay.NONE
+    assert list_request(machine).resource_version == "0"
+
+
 def test_an_event_between_failures_shows_that_the_version_is_fine() -> None:
     machine = lister()
     do_list(machine, "5")
@@ -368,10 +398,22 @@ def test_the_whole_list_is_asked_for_at_the_version_first_asked_for() -> None:
     assert PageRequest(limit=500).whole().query() == []
 
 
-def test_a_page_that_leads_to_itself_ends_the_list() -> None:
+@pytest.mark.parametrize("tokens", ["aa", "aba", "abcb"], ids=["to itself", "to the one before", "to an earlier one"])
+def test_a_page_that_leads_back_ends_the_list(tokens: str) -> None:
     """A broken server would be asked for it for ever."""
-    first = PageRequest("0", limit=500)
-    second = first.following(ListMeta("12", "token"))
-    assert second is not None
-    with pytest.raises(BadAnswer, match="leads to itself"):
-        second.following(ListMeta("12", "token"))
+    walk = PageWalk(PageRequest("0", limit=500))
+    for token in tokens[:-1]:
+        walk.arrived(ListMeta("12", token))
+    with pytest.raises(BadAnswer, match="leads back"):
+        walk.arrived(ListMeta("12", tokens[-1]))
+
+
+def test_a_whole_list_that_comes_in_pages_and_expires_is_not_begun_again() -> None:
+    """A server that never gets to its end would be asked without a pause."""
+    walk = PageWalk(PageRequest("0", limit=500))
+    walk.arrived(ListMeta("12", "a"))
+    walk.expired(Expired("compacted", status=410))
+    assert walk.request == PageRequest("0")
+    walk.arrived(ListMeta("13", "a"))  # another walk: its tokens may be those of the first
+    with pytest.raises(Expired):
+        walk.expired(Expired("compacted", status=410))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.kube import JsonPatch, apply_patch, json_pointer, merge_patch
@@ -61,3 +62,12 @@ def test_an_apply_patch_needs_to_say_what_it_applies_to() -> None:
             apply_patch(whole | missing)
     with pytest.raises(ValueError, match="managedFields"):
         apply_patch(whole | {"metadata": {"name": "a", "managedFields": []}})
+
+
+@given(st.dictionaries(st.text(), st.text()))
+@example({"\u2028": "\x7f\x85\ufffe"})
+def test_an_apply_patch_is_yaml_as_well_as_json(data: dict[str, str]) -> None:
+    intent = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
+    body = apply_patch(intent).body
+    assert json.loads(body) == intent
+    assert not re.search("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", body.decode())

@@ -146,6 +146,8 @@ ENDS: list[tuple[str, Any, ExecResult]] = [
     ("it failed by itself", failed("3"), ExecResult(3, b"out", b"", "it failed")),
     ("it could not be started", failed(None, "no such file"), ExecResult(None, b"out", b"", "no such file")),
     ("an exit status that is none", failed("many"), ExecResult(None, b"out", b"", "it failed")),
+    ("more digits than Python reads", failed("9" * 5000), ExecResult(None, b"out", b"", "it failed")),
+    ("digits of another script", failed("\u0663"), ExecResult(None, b"out", b"", "it failed")),
 ]
 
 

@@ -230,6 +230,19 @@ async def test_a_server_that_closes_every_stream_is_not_asked_in_a_hot_loop() ->
     assert {reason for reason, _ in world.log.ended} == {RestartReason.SHORT}
 
 
+@pytest.mark.parametrize(
+    "watch", [[], [thing_list(99, thing("a", 99))]], ids=["that it closes at once", "with the list in its place"]
+)
+async def test_behind_a_proxy_that_answers_no_watch_the_store_follows_by_lists(watch: list[bytes]) -> None:
+    world = World()
+    world.client.lists.extend([thing_list(10, thing("a", 1)), thing_list(20, thing("a", 1), thing("b", 15))])
+    world.client.watches.extend([list(watch) for _ in range(100)])
+    async with running(world.informer.run()):
+        await asyncio.sleep(300)
+        assert world.names() == ["a", "b"]
+    assert len(world.client.asked) < 60
+
+
 async def test_short_watches_that_bring_events_are_started_once_a_second_at_most() -> None:
     """R19: that is no failure."""
     world = World()

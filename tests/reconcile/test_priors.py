@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.api import CONFIG_MAPS, find_condition
+from controller.api import CONFIG_MAPS, MODEL_DEPLOYMENT_SCALERS, find_condition
 from controller.reconcile import reconciler
 from tests.reconcile.harness import World
 from tests.reconcile.prior_world import PRIOR, config_map, local_prior, prior_world, target
@@ -113,6 +113,20 @@ async def test_a_scaler_that_loses_its_capacity_keeps_its_target_and_holds_the_c
     await team.ticks(3)
     assert team.count() == 3
     assert team.annotations()["bound-by"]
+
+
+async def test_what_was_said_of_the_binding_in_shadow_is_gone_with_it_though_there_is_no_plan_to_take_the_target_for(
+    team: World,
+):
+    target(team)
+    (await team.replica(0)).load(1800, 600)
+    team.scaler(mode="Shadow", algorithm=local_prior())
+    await team.controller()
+    await team.until(lambda: team.reason("Bound") == "Shadow", "nothing is written in Shadow")
+    team.edit(MODEL_DEPLOYMENT_SCALERS, "chat", lambda obj: obj["spec"].update(mode="Active"))
+    await team.until(lambda: team.status().observed_generation == 2, "it is Active")
+    assert team.reason("ScalingActive") == "NoCapacity"
+    assert team.reason("Bound") == "", "as of a scaler that was Active from the start"
 
 
 async def test_bounds_alone_are_a_plan(team: World):

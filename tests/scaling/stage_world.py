@@ -107,3 +107,13 @@ def world(
         )
     spec = DecisionSpec(roles=tuple(specs), algorithm=TokenThroughput(), ratios=ratios, behavior=behavior or Behavior())
     return plans, Context(spec=spec, roles=contexts, pools=pools, now=T0)
+
+
+def alone(stage, role: Given, **others: object) -> RolePlan:
+    """The plan of one role after one stage."""
+    plans, context = world({"a": role}, **others)  # type: ignore[arg-type]
+    return stage(plans, context)["a"]
+
+
+def waiting(seconds: float, **more: object) -> Settling:
+    return Settling(unadmitted_since=T0 - seconds, **more)  # type: ignore[arg-type]
