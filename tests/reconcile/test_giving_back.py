@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 
-from controller.api import MODEL_DEPLOYMENT_SCALERS
+from controller.api import MODEL_DEPLOYMENT_SCALERS, MODEL_DEPLOYMENTS
+from tests.reconcile.direct import PREFIX, Pair
 from tests.reconcile.harness import World
 
 FINALIZER = "scaling.worker.gpustack.ai/binding"
@@ -42,6 +45,25 @@ async def test_a_scaler_that_only_waited_takes_the_target_from_nobody(lax: World
     await lax.until(lambda: lax.server.get(MODEL_DEPLOYMENT_SCALERS, "later", "team") is None, "gone")
     await lax.quiet(20)
     assert (lax.annotations()["bound-by"], lax.annotations()["term"]) == held
+
+
+async def test_a_suspended_holder_gives_back_before_an_older_scaler_takes():
+    world = Pair()
+    world.declare([{"name": "server", "replicas": 1}])
+    world.scaler("chat", suspend=True)
+    world.clock.advance(2)  # creation has whole seconds
+    world.scaler("younger")
+    world.load(400)
+    world.start()
+    await world.until(lambda: world.note("bound-by").startswith("younger/"), "bound")
+    world.edit_scaler(lambda obj: obj["spec"].update(suspend=True), "younger")
+    world.edit_scaler(lambda obj: obj["spec"].update(suspend=False))  # its pass comes first
+    await world.until(lambda: world.note("bound-by").startswith("chat/"), "bound anew")
+    versions = world.server.history(MODEL_DEPLOYMENTS, "chat", "team")
+    holders = [
+        (version.object["metadata"].get("annotations") or {}).get(PREFIX + "bound-by", "/") for version in versions
+    ]
+    assert [name for name, _ in groupby(holder.partition("/")[0] for holder in holders)] == ["", "younger", "", "chat"]
 
 
 async def test_a_scaler_sent_to_another_target_gives_the_first_one_back(lax: World):
