@@ -18,7 +18,7 @@ import msgspec
 from controller.foundation import KubeObject, ObjectMeta, Resource
 from controller.kube.classify import Status, classify_status, read_status
 from controller.kube.errors import ApiError, BadAnswer
-from controller.kube.managed_fields import may_read_managed_fields, without_managed_fields
+from controller.kube.managed_fields import past_managed_fields
 from controller.kube.nesting import without_depths
 from controller.kube.recovery import recovered
 
@@ -99,8 +99,7 @@ class EventDecoder(Generic[T]):
 
     def __init__(self, resource: Resource, type_: type[T]) -> None:
         union: Any = Added[type_] | Modified[type_] | Deleted[type_] | Bookmark  # type: ignore[valid-type]
-        self._decode_all = msgspec.json.Decoder(union).decode
-        self._decode = self._decode_all if may_read_managed_fields(type_) else self._decode_short
+        self._decode = past_managed_fields(msgspec.json.Decoder(union).decode, type_)
         self._type = type_
         self._resource = resource
         self._usual = _usual_beginnings(resource)
@@ -117,17 +116,6 @@ class EventDecoder(Generic[T]):
         except RecursionError:
             return self._decode_deep(line)
         return event if event.object.metadata.name else Skipped("the object has no metadata.name")
-
-    def _decode_short(self, line: bytes) -> Change[T]:
-        if (short := without_managed_fields(line)) is not None:
-            try:
-                short_event: Change[T] = self._decode_all(short)
-            except msgspec.DecodeError:
-                pass  # either the cut or the object is wrong
-            else:
-                return short_event
-        event: Change[T] = self._decode_all(line)
-        return event
 
     def _decode_deep(self, line: bytes) -> Event[T]:
         shallow = without_depths(line)

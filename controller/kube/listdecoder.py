@@ -13,7 +13,6 @@ affected.
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import re
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from controller.foundation import KubeObject, Resource
 from controller.kube.classify import classify_status, read_status
 from controller.kube.envelopes import MetadataOnly, Skipped
 from controller.kube.errors import BadAnswer
-from controller.kube.managed_fields import may_read_managed_fields, without_managed_fields
+from controller.kube.managed_fields import past_managed_fields
 from controller.kube.nesting import ValueEnd, without_depths
 from controller.kube.pages import ListMeta, ListPage
 from controller.kube.recovery import recovered
@@ -62,7 +61,7 @@ class ListDecoder(Generic[T]):
         self._kind = f"{resource.kind}List"
         self._type = type_
         self._item = msgspec.json.Decoder(type_)
-        self._reads_all = may_read_managed_fields(type_)
+        self._decode_arriving = past_managed_fields(self._item.decode, type_)
         self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(ListPage[type_])  # type: ignore[valid-type]
 
     def parser(self) -> ListParser[T]:
@@ -86,11 +85,8 @@ class ListDecoder(Generic[T]):
 
     def decode_item(self, body: bytes | bytearray) -> T | Skipped | None:
         """One item; None when these bytes are not one complete JSON value."""
-        if not self._reads_all and (short := without_managed_fields(body)) is not None:
-            with contextlib.suppress(msgspec.DecodeError, RecursionError):  # either the cut or the item is wrong
-                return self._item.decode(short)
         try:
-            return self._item.decode(body)
+            return self._decode_arriving(body)
         except msgspec.ValidationError as failure:
             return self._recover(bytes(body), failure) if _is_complete(body) else None
         except msgspec.DecodeError:

@@ -14,9 +14,13 @@ too, unless it stops within a string.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import inspect
+
+T = TypeVar("T")
 
 _BEGIN = b',"managedFields":['
 _LIST = b"["
@@ -45,6 +49,23 @@ def without_managed_fields(data: bytes | bytearray) -> bytes | bytearray | None:
     inside = begin + len(_BEGIN)
     end = data.find(_END, inside)
     return None if end < 0 or data.find(_LIST, inside, end) >= 0 else data[:begin] + data[end + 1 :]
+
+
+def past_managed_fields(decode: Callable[[bytes | bytearray], T], type_: type) -> Callable[[bytes | bytearray], T]:
+    """`decode`, a decoder of what is read as `type_`, made to pass over the list where nobody reads it. What it gives
+    and raises stays the same, but for a fault inside the list."""
+    if may_read_managed_fields(type_):
+        return decode
+
+    def decode_short(data: bytes | bytearray) -> T:
+        if (short := without_managed_fields(data)) is not None:
+            try:
+                return decode(short)
+            except (msgspec.DecodeError, RecursionError):
+                pass  # either the cut or the object is wrong
+        return decode(data)
+
+    return decode_short
 
 
 def may_read_managed_fields(type_: type) -> bool:
